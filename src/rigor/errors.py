@@ -1,0 +1,20 @@
+"""How a run ends other than well."""
+
+
+class UserError(Exception):
+    """A mistake in what the user typed: one line that names the key, the value and the way out.
+
+    The entry point prints the line without a traceback and exits with code 2.
+    """
+
+
+class RunFailed(Exception):
+    """A run failed by our fault; its traceback stands in its `train.log`. Exit code 1."""
+
+
+class Stopped(BaseException):
+    """A run was asked to stop and has saved itself. No error, so no `except Exception` sees it."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal

@@ -1,0 +1,72 @@
+"""One job: what was composed, its hash, and the directory that belongs to it."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rigor.config import Config, build
+from rigor.errors import UserError
+from rigor.tracking.rundir import config_hash, directory_name
+
+NAMED = ("env", "agent", "discount", "risk", "variant")
+"""The groups whose choice stands in a directory's name, in this order."""
+
+
+@dataclass
+class Job:
+    """A composed and checked run.
+
+    config: the working objects. plain: the resolved config as plain containers. digest: its hash.
+    path: the run directory. label: what the name shows before seed and hash.
+    """
+
+    config: Config
+    plain: dict[str, Any]
+    digest: str
+    path: Path
+    choices: dict[str, str]
+
+    @property
+    def steps(self) -> int:
+        """Agent steps at the end of the run."""
+        return self.config.train.steps
+
+
+def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
+    """Resolve, build and check one composed configuration.
+
+    Args:
+      composed: the root, with or without its `hydra` node.
+      choices: Hydra's record of what was chosen in each group.
+
+    Raises:
+      UserError: a value is missing or out of range, or choices do not go together.
+    """
+    keys = [field.name for field in dataclasses.fields(Config)]
+    own = OmegaConf.masked_copy(composed, keys)
+    try:
+        plain = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise UserError(explain(error)) from error
+    assert isinstance(plain, dict)
+    config = build(own)
+    digest = config_hash(plain)
+    named = {group: str(choices[group]) for group in NAMED if choices.get(group)}
+    path = Path(config.out) / directory_name(named, config.seed, digest)
+    return Job(config, {str(key): value for key, value in plain.items()}, digest, path, named)
+
+
+def explain(error: OmegaConfBaseException) -> str:
+    """Return one line for an error of OmegaConf: the key, and what is wrong with its value."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, (ValueError, UserError)) and not isinstance(cause, OmegaConfBaseException):
+        return " ".join(str(cause).split())
+    message = str(error).strip().splitlines()[0]
+    key = getattr(error, "full_key", None)
+    if message.startswith("Missing mandatory value"):
+        return f"{key}: has no value yet; add {key}=VALUE"
+    return f"{key}: {message}" if key else message

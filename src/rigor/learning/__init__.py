@@ -1,0 +1,1 @@
+"""Learning: network, replay, agent, the training loop, evaluation and checkpoints."""

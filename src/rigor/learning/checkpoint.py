@@ -1,0 +1,125 @@
+"""Checkpoints: plain data and arrays in a directory that appears whole or not at all.
+
+A tree of dicts, lists, numbers, strings, tensors and numpy arrays is written as `state.json`, in
+which arrays are references, and `arrays.safetensors`, which holds them. Loading executes no code.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+KEEP = 2
+_TENSOR, _ARRAY = "__tensor__", "__array__"
+
+
+class CorruptCheckpoint(Exception):
+    """A checkpoint that cannot be read back; the message says what is wrong with it."""
+
+
+def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
+    """Write the checkpoint of agent step `steps` and drop all but the newest `KEEP`.
+
+    Args:
+      directory: of the run's checkpoints. steps: agent steps. state: a tree of plain data.
+
+    Returns:
+      The checkpoint's directory.
+    """
+    final = directory / f"step_{steps:012d}"
+    partial = directory / f".partial_{steps:012d}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    arrays: dict[str, torch.Tensor] = {}
+    text = json.dumps(_pack(state, arrays, "state"))
+    save_file(arrays, partial / "arrays.safetensors")
+    (partial / "state.json").write_text(text)
+    names = ("arrays.safetensors", "state.json")
+    digests = {name: _digest(partial / name) for name in names}
+    (partial / "digests.json").write_text(json.dumps(digests))
+    for path in [*partial.iterdir(), partial]:
+        _sync(path)
+    if final.exists():
+        shutil.rmtree(final)
+    partial.rename(final)
+    _sync(directory)
+    for old in checkpoints(directory)[:-KEEP]:
+        shutil.rmtree(old)
+    return final
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """Return the whole checkpoints in `directory`, oldest first."""
+    return sorted(directory.glob("step_*")) if directory.exists() else []
+
+
+def discard(path: Path) -> None:
+    """Remove a checkpoint that cannot be read back."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a checkpoint back.
+
+    Raises:
+      CorruptCheckpoint: a file is missing, cut or changed.
+    """
+    try:
+        digests = json.loads((path / "digests.json").read_text())
+        for name, digest in digests.items():
+            if _digest(path / name) != digest:
+                raise CorruptCheckpoint(f"{path / name}: its contents have changed")
+        arrays = load_file(path / "arrays.safetensors")
+        return _unpack(json.loads((path / "state.json").read_text()), arrays)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
+
+
+def _pack(node: Any, arrays: dict[str, torch.Tensor], name: str) -> Any:
+    """Replace the arrays of a tree by references and collect them in `arrays`."""
+    if isinstance(node, dict):
+        return {key: _pack(value, arrays, f"{name}.{key}") for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [_pack(value, arrays, f"{name}.{i}") for i, value in enumerate(node)]
+    if isinstance(node, torch.Tensor):
+        arrays[name] = node.detach().cpu().contiguous().clone()
+        return {_TENSOR: name}
+    if isinstance(node, np.ndarray):
+        arrays[name] = torch.from_numpy(np.ascontiguousarray(node).copy())
+        return {_ARRAY: name}
+    if isinstance(node, np.generic):
+        return node.item()
+    return node
+
+
+def _unpack(node: Any, arrays: dict[str, torch.Tensor]) -> Any:
+    """Put the arrays back into the tree."""
+    if isinstance(node, dict):
+        if _TENSOR in node:
+            return arrays[node[_TENSOR]]
+        if _ARRAY in node:
+            return arrays[node[_ARRAY]].numpy()
+        return {key: _unpack(value, arrays) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_unpack(value, arrays) for value in node]
+    return node
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

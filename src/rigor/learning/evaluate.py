@@ -1,0 +1,130 @@
+"""Evaluation: own environment and seeds, whole games, raw scores, with intervals."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from rigor.config import Config
+from rigor.envs.vector import VectorEnv
+from rigor.learning.agent import Agent
+
+MAX_COPIES = 16
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+
+
+@dataclass
+class Games:
+    """What each of K whole games gave.
+
+    score: Σ R, undiscounted, raw. discounted: Σ d_t R under the true discount, raw.
+    bundle: Σ mass(t) R under the agent's own mixture, raw. learned: the same of learned rewards.
+    length: agent steps. All [K].
+    """
+
+    score: np.ndarray
+    discounted: np.ndarray
+    bundle: np.ndarray
+    learned: np.ndarray
+    length: np.ndarray
+
+
+@dataclass
+class Estimate:
+    """A number and its 95 % percentile bootstrap interval over games."""
+
+    value: float
+    low: float
+    high: float
+
+
+def play(
+    agent: Agent,
+    env: VectorEnv,
+    episodes: int,
+    epsilon: float,
+    factors: np.ndarray,
+    seed: np.random.SeedSequence,
+) -> Games:
+    """Play whole games with the agent's current policy and initial stock.
+
+    Every copy plays its own share of the games, so that short games are not preferred.
+
+    Args:
+      agent: acts; does not learn. env: of E copies, made for evaluation.
+      episodes: K. epsilon: chance of a random action.
+      factors: d_t, float64 [max_time + 1]. seed: of the environment and the exploration.
+    """
+    env_seed, action_seed = seed.spawn(2)
+    rng = np.random.default_rng(action_seed)
+    quota = np.array([len(part) for part in np.array_split(np.arange(episodes), env.n_envs)])
+    observation = env.reset(env_seed)
+    t = np.zeros(env.n_envs, np.int64)
+    stock = np.full(env.n_envs, agent.initial_stock)
+    sums = np.zeros((5, env.n_envs))
+    games: list[np.ndarray] = []
+    while (quota > 0).any():
+        actions = agent.act(observation, t, stock, epsilon, rng)
+        step = env.step(actions)
+        counts = ~step.dummy
+        mass, reward = agent.mass[t], step.reward
+        learned = agent.learned_reward(reward)
+        gains = (reward, factors[t] * reward, mass * reward, mass * learned, np.ones_like(reward))
+        sums += np.where(counts, gains, 0.0)
+        stock = np.where(counts, agent.next_stock(stock, t, reward), agent.initial_stock)
+        t = np.where(counts, t + 1, 0)
+        for i in np.flatnonzero(step.episode_end):
+            if quota[i] > 0:
+                games.append(sums[:, i].copy())
+                quota[i] -= 1
+            sums[:, i] = 0.0
+        observation = step.observation
+    return Games(*np.stack(games, axis=1))
+
+
+def evaluation_env(config: Config, episodes: int) -> VectorEnv:
+    """Make the environment that plays `episodes` whole games, several at a time."""
+    return config.env.make(min(episodes, MAX_COPIES), evaluation=True)
+
+
+def summarise(config: Config, games: Games, seed: int) -> dict[str, Estimate]:
+    """Return the measures of some games, each with its interval.
+
+    score: mean undiscounted raw score. objective: the OCE of the return under the true discount.
+    objective_bundle: under the agent's mixture. objective_learner: the same of learned rewards.
+    """
+    risk = config.risk
+    measures: dict[str, tuple[np.ndarray, Callable[[np.ndarray], float]]] = {
+        "score": (games.score, lambda x: float(np.mean(x))),
+        "objective": (games.discounted, lambda x: risk.oce(x)[0]),
+        "objective_bundle": (games.bundle, lambda x: risk.oce(x)[0]),
+        "objective_learner": (games.learned, lambda x: risk.oce(x)[0]),
+    }
+    return {
+        name: interval(sample, statistic, seed) for name, (sample, statistic) in measures.items()
+    }
+
+
+def interval(
+    sample: np.ndarray, statistic: Callable[[np.ndarray], float], seed: int
+) -> Estimate:
+    """Return a statistic of a sample [K] with its percentile bootstrap interval."""
+    value = statistic(sample)
+    if len(sample) < 2 or np.ptp(sample) == 0:
+        return Estimate(value, value, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        result = stats.bootstrap(
+            (sample,),
+            statistic,
+            n_resamples=RESAMPLES,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            vectorized=False,
+            rng=np.random.default_rng(seed),
+        )
+    low, high = result.confidence_interval
+    return Estimate(value, float(low), float(high))

@@ -1,0 +1,345 @@
+"""The training loop: one visible loop, and the state that a checkpoint of it holds."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from rigor.config import Config
+from rigor.envs.vector import VectorEnv
+from rigor.errors import Stopped
+from rigor.learning import checkpoint, evaluate
+from rigor.learning.agent import Agent
+from rigor.learning.replay import Layout, Replay, ReplayFile, refuse_oversized
+from rigor.learning.schedule import Linear, crossings, every
+from rigor.tracking.disk import disk_errors
+from rigor.tracking.metrics import MetricsFile
+from rigor.tracking.progress import Progress
+from rigor.tracking.rundir import RunDirectory
+
+COLUMNS = [
+    "steps",
+    "frames",
+    "episodes",
+    "updates",
+    "epsilon",
+    "loss",
+    "train_score",
+    "train_length",
+    "initial_stock",
+    "eval_score",
+    "eval_score_low",
+    "eval_score_high",
+    "eval_objective",
+    "eval_objective_low",
+    "eval_objective_high",
+    "eval_length",
+    "seconds",
+    "steps_per_second",
+]
+"""Columns of metrics.csv. The last two are wall-clock, all others are reproducible on CPU."""
+
+STREAMS = ("network", "environment", "exploration", "replay", "evaluation", "final_evaluation")
+"""What draws random numbers in a run; each has its own stream, spawned from `seed`."""
+
+
+@dataclass
+class State:
+    """Where a run stands: counters, clocks, stocks and sums of the E environments.
+
+    steps: agent steps. rows: of the replay. t: int64 [E]. stock, stock_start: float64 [E].
+    score, length: of the running episodes, [E]. starts: initial observations [K, *shape].
+    ended: (score, length) of the episodes since the last row of metrics. loss_sum: over loss_count.
+    """
+
+    observation: np.ndarray
+    t: np.ndarray
+    stock: np.ndarray
+    stock_start: np.ndarray
+    score: np.ndarray
+    length: np.ndarray
+    starts: np.ndarray
+    steps: int = 0
+    episodes: int = 0
+    updates: int = 0
+    seconds: float = 0.0
+    ended: list[tuple[float, int]] = field(default_factory=list)
+    loss_sum: float = 0.0
+    loss_count: int = 0
+
+
+class Training:
+    """One run's parts, put together: environment, agent, replay, files.
+
+    Raises:
+      UserError: the replay does not fit into memory, or the environment cannot be made.
+    """
+
+    def __init__(self, config: Config, run: RunDirectory, device: torch.device) -> None:
+        self.config, self.run, train = config, run, config.train
+        sequences = np.random.SeedSequence(config.seed).spawn(len(STREAMS))
+        self.seeds = dict(zip(STREAMS, sequences, strict=True))
+        self.env: VectorEnv = config.env.make(config.env.num_envs, evaluation=False)
+        env = self.env
+        stacked = env.frame_stack > 1
+        layout = Layout(
+            n_envs=env.n_envs,
+            frame_shape=env.observation_shape[1:] if stacked else env.observation_shape,
+            frame_dtype=env.observation_dtype,
+            stack=env.frame_stack,
+        )
+        refuse_oversized(train.replay_capacity, train.steps, layout)
+        self.replay = Replay(train.replay_capacity, layout)
+        self.checkpoint_every = min(train.checkpoint_every, every(0.1, train.schedule_steps))
+        # A row is at most E steps, but autoreset rows may count none: twice the rows is ample, and
+        # `_save_if_due` counts rows as well.
+        self.slack = checkpoint.KEEP * (self.checkpoint_every // env.n_envs + 2)
+        self.file = ReplayFile(run.checkpoints / "replay.bin", self.replay, self.slack)
+        self.agent = Agent(config, env, device, int(self.seeds["network"].generate_state(1)[0]))
+        self.exploration = np.random.default_rng(self.seeds["exploration"])
+        self.sampling = np.random.default_rng(self.seeds["replay"])
+        self.frame_skip = getattr(config.env, "frame_skip", 1)
+        self.factors = config.discount.factor(np.arange(env.max_time + 1))
+        self.games_env: VectorEnv | None = None
+        self.saved_rows = 0
+
+    def start(self, note: Callable[[str], None]) -> State:
+        """Return the state to go on from: the newest whole checkpoint's, or a fresh one."""
+        for path in reversed(checkpoint.checkpoints(self.run.checkpoints)):
+            try:
+                saved = checkpoint.load(path)
+                self.file.read(saved["replay_rows"])
+            except checkpoint.CorruptCheckpoint as error:
+                note(f"{path.name} cannot be used ({error}); falling back to the one before it")
+                checkpoint.discard(path)
+                continue
+            return self._restored(saved, note)
+        env = self.env
+        observation = env.reset(self.seeds["environment"])
+        zeros = np.zeros(env.n_envs)
+        return State(
+            observation=observation,
+            t=np.zeros(env.n_envs, np.int64),
+            stock=zeros.copy(),
+            stock_start=zeros.copy(),
+            score=zeros.copy(),
+            length=np.zeros(env.n_envs, np.int64),
+            starts=np.resize(observation, (self.config.outer.batch, *env.observation_shape)),
+        )
+
+    def save(self, state: State) -> None:
+        """Write a checkpoint: the replay's new rows first, then the state that needs them."""
+        with disk_errors(self.run.checkpoints):
+            self.file.write()
+            checkpoint.save(self.run.checkpoints, state.steps, self._tree(state))
+        self.saved_rows = self.replay.added
+        self.run.write_status("running", step=state.steps)
+
+    def _tree(self, state: State) -> dict[str, Any]:
+        """Return all that a checkpoint holds beside the replay's rows."""
+        return {
+            "state": dict(vars(state)),
+            "agent": self.agent.state(),
+            "replay_rows": self.replay.added,
+            "exploration": self.exploration.bit_generator.state,
+            "sampling": self.sampling.bit_generator.state,
+            "environment": self.env.state(),
+        }
+
+    def _restored(self, saved: Mapping[str, Any], note: Callable[[str], None]) -> State:
+        """Put every part back to where the checkpoint was taken."""
+        state = State(**saved["state"])
+        state.ended = [(float(score), int(length)) for score, length in state.ended]
+        self.agent.load(saved["agent"])
+        self.exploration.bit_generator.state = saved["exploration"]
+        self.sampling.bit_generator.state = saved["sampling"]
+        self.saved_rows = self.replay.added
+        copied = saved["environment"]
+        if copied is not None and self.env.restore(copied) is not None:
+            note(f"resumed at step {state.steps} in the middle of its episodes")
+            return state
+        # The environment cannot be copied: the running episodes end here, as truncated ones. Their
+        # last observations complete the newest transitions; fresh episodes follow.
+        quiet = np.zeros(self.env.n_envs)
+        self.replay.add(
+            state.observation,
+            t=state.t,
+            stock=state.stock,
+            stock_start=state.stock_start,
+            action=quiet,
+            reward=quiet,
+            terminated=quiet,
+            valid=quiet,
+        )
+        # Another seed than the first session's, or the same games would be played again.
+        seed = np.random.SeedSequence([self.config.seed, state.steps])
+        state.observation = self.env.reset(seed)
+        state.t, state.length = np.zeros_like(state.t), np.zeros_like(state.length)
+        state.score = np.zeros_like(state.score)
+        state.stock = np.full_like(state.stock, self.agent.initial_stock)
+        state.stock_start = state.stock.copy()
+        note(f"resumed at step {state.steps} with fresh episodes")
+        return state
+
+    def evaluate(self, episodes: int, seed: np.random.SeedSequence) -> evaluate.Games:
+        """Play whole games in the evaluation environment, which is made at the first call."""
+        if self.games_env is None:
+            self.games_env = evaluate.evaluation_env(self.config, episodes)
+        epsilon = self.config.evaluate.epsilon
+        return evaluate.play(self.agent, self.games_env, episodes, epsilon, self.factors, seed)
+
+    def close(self) -> None:
+        """Free the environments."""
+        self.env.close()
+        if self.games_env is not None:
+            self.games_env.close()
+
+
+def train(
+    training: Training,
+    state: State,
+    metrics: MetricsFile,
+    progress: Progress,
+    sink: Callable[[dict[str, Any]], None],
+    stop: Callable[[], int | None],
+) -> None:
+    """Train until `train.steps` agent steps, writing metrics, evaluations and checkpoints.
+
+    Args:
+      training, state: the parts, and where they stand.
+      metrics, progress, sink: where rows and lines go.
+      stop: returns the signal that asks for a stop, read at a safe point of every step.
+
+    Raises:
+      Stopped: with that signal; the state has been saved.
+    """
+    config, agent, env, replay = training.config, training.agent, training.env, training.replay
+    spec, schedule = config.train, config.train.schedule_steps
+    epsilon = Linear(
+        spec.epsilon_start, spec.epsilon_end, every(spec.epsilon_fraction, schedule)
+    )
+    learning_starts = max(spec.learning_starts * schedule, 2 * env.n_envs)
+    log_every = every(spec.log_every, schedule)
+    evaluate_every = every(config.evaluate.every, schedule)
+    clock = time.perf_counter() - state.seconds
+    while state.steps < spec.steps:
+        # act
+        before = state.steps
+        actions = agent.act(
+            state.observation, state.t, state.stock, epsilon(before), training.exploration
+        )
+        step = env.step(actions)
+        counts = ~step.dummy
+        replay.add(
+            state.observation,
+            t=state.t,
+            stock=state.stock,
+            stock_start=state.stock_start,
+            action=actions,
+            reward=step.reward,
+            terminated=step.terminated,
+            valid=counts,
+        )
+        # the clock, the stock and the episode's sums move on; an autoreset puts them back
+        state.steps += int(counts.sum())
+        moved = agent.next_stock(state.stock, state.t, step.reward)
+        state.stock = np.where(counts, moved, agent.initial_stock)
+        state.stock_start = np.where(counts, state.stock_start, agent.initial_stock)
+        state.t = np.where(counts, state.t + 1, 0)
+        state.score = np.where(counts, state.score + step.reward, 0.0)
+        state.length = np.where(counts, state.length + 1, 0)
+        for i in np.flatnonzero(step.episode_end):
+            state.ended.append((float(state.score[i]), int(state.length[i])))
+            state.episodes += 1
+        state.observation = step.observation
+        if agent.utility.needs_stock:
+            agent.see_reward(step.reward)
+            fresh = step.observation[step.dummy]
+            state.starts = np.concatenate([state.starts, fresh])[-config.outer.batch :]
+        # learn
+        if state.steps >= learning_starts:
+            for _ in range(crossings(before, state.steps, spec.update_every)):
+                batch = replay.sample(spec.batch_size, training.sampling)
+                agent.relabel(batch, training.sampling)
+                state.loss_sum += agent.update(batch).item()
+                state.loss_count += 1
+                state.updates += 1
+                if agent.utility.needs_stock and state.updates % config.outer.every == 0:
+                    agent.choose_initial_stock(state.starts)
+            for _ in range(crossings(before, state.steps, spec.target_every)):
+                agent.smooth_target()
+        # tell
+        state.seconds = time.perf_counter() - clock
+        progress.update(state.steps, _shown(state))
+        evaluates = crossings(before, state.steps, evaluate_every) > 0
+        if evaluates or crossings(before, state.steps, log_every):
+            row = _row(training, state, epsilon(state.steps))
+            if evaluates:
+                row |= _evaluation(training, state, progress)
+            metrics.append(row)
+            sink(row)
+            state.ended, state.loss_sum, state.loss_count = [], 0.0, 0
+        rows = replay.added - training.saved_rows
+        due = crossings(before, state.steps, training.checkpoint_every) > 0
+        signal = stop()
+        if due or rows >= training.slack // checkpoint.KEEP or signal:
+            training.save(state)
+        if signal:
+            raise Stopped(signal)
+    if replay.added > training.saved_rows:
+        training.save(state)
+
+
+def _row(training: Training, state: State, epsilon: float) -> dict[str, Any]:
+    """Return the row of metrics at this step, without an evaluation."""
+    row = {
+        "steps": state.steps,
+        "frames": state.steps * training.frame_skip,
+        "episodes": state.episodes,
+        "updates": state.updates,
+        "epsilon": epsilon,
+        "seconds": round(state.seconds, 3),
+        "steps_per_second": round(state.steps / state.seconds, 2),
+    }
+    if state.loss_count:
+        row["loss"] = state.loss_sum / state.loss_count
+    if state.ended:
+        row["train_score"] = float(np.mean([score for score, _ in state.ended]))
+        row["train_length"] = float(np.mean([length for _, length in state.ended]))
+    if training.agent.utility.needs_stock:
+        row["initial_stock"] = training.agent.initial_stock
+    return row
+
+
+def _evaluation(training: Training, state: State, progress: Progress) -> dict[str, Any]:
+    """Evaluate, say so, and return the columns."""
+    config = training.config
+    # one stream for each evaluation, whatever happened before it
+    index = state.steps // every(config.evaluate.every, config.train.schedule_steps)
+    seed = np.random.SeedSequence(config.seed, spawn_key=(STREAMS.index("evaluation"), index))
+    games = training.evaluate(config.evaluate.episodes, seed)
+    estimates = evaluate.summarise(config, games, config.seed)
+    score, objective = estimates["score"], estimates["objective"]
+    progress.note(
+        f"step {state.steps}: score {score.value:.4g} [{score.low:.4g}, {score.high:.4g}], "
+        f"objective {objective.value:.4g} over {config.evaluate.episodes} games"
+    )
+    return {
+        "eval_score": score.value,
+        "eval_score_low": score.low,
+        "eval_score_high": score.high,
+        "eval_objective": objective.value,
+        "eval_objective_low": objective.low,
+        "eval_objective_high": objective.high,
+        "eval_length": float(games.length.mean()),
+    }
+
+
+def _shown(state: State) -> dict[str, float]:
+    """Return what the progress bar shows: the mean score of the episodes since the last row."""
+    if not state.ended:
+        return {}
+    return {"score": float(np.mean([score for score, _ in state.ended[-10:]]))}

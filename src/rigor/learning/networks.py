@@ -1,0 +1,123 @@
+"""The quantile network: observation, time and stock in; quantiles [B, A, M, N] out."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rigor.config import Mlp, NatureCnn
+
+
+class QuantileNetwork(nn.Module):
+    """Quantiles ξ_ij(s, t, c, a) of every horizon for every action.
+
+    The observation is encoded on its own, so that one encoding serves a whole grid of stocks; the
+    time and the stock enter afterwards.
+
+    Args:
+      encoder: observations [B, *shape] to features [B, F].
+      torso: features with the embedded scalars to the head's input [B, H].
+      head: the last linear layer, H to A * M * N.
+      time, stock: embeddings of the scaled scalars [B, 1], or None where the agent sees neither.
+      shape: (A, M, N).
+      time_scale: agent steps that count as one.
+      stock_scale: outcome (learned reward units) that counts as one.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        torso: nn.Module,
+        head: nn.Linear,
+        time: nn.Module | None,
+        stock: nn.Module | None,
+        shape: tuple[int, int, int],
+        time_scale: float,
+        stock_scale: float,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.torso, self.head = encoder, torso, head
+        self.time, self.stock = time, stock
+        self.shape, self.time_scale, self.stock_scale = shape, time_scale, stock_scale
+
+    def encode(self, observation: Tensor) -> Tensor:
+        """Return features [B, F] of observations [B, *shape] (uint8 images or float vectors)."""
+        if observation.dtype == torch.uint8:
+            observation = observation.float() / 255.0
+        if observation.ndim == 4:
+            # convolutions forward and backward take two thirds of the time in this layout
+            observation = observation.contiguous(memory_format=torch.channels_last)
+        return self.encoder(observation)
+
+    def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and total stocks S_t [B]."""
+        parts = [features]
+        if self.time is not None:
+            parts.append(self.time((t / self.time_scale).to(features.dtype).unsqueeze(1)))
+        if self.stock is not None:
+            parts.append(self.stock((stock / self.stock_scale).to(features.dtype).unsqueeze(1)))
+        return self.head(self.torso(torch.cat(parts, dim=1))).unflatten(1, self.shape)
+
+    def forward(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return quantiles [B, A, M, N] for observations [B, *shape], t [B] and S_t [B]."""
+        return self.read(self.encode(observation), t, stock)
+
+
+def build_network(
+    spec: Mlp | NatureCnn,
+    observation_shape: tuple[int, ...],
+    shape: tuple[int, int, int],
+    sees_time: bool,
+    sees_stock: bool,
+    time_scale: float,
+    stock_scale: float,
+) -> QuantileNetwork:
+    """Build the network that `spec` describes; parameters come from torch's global generator.
+
+    Args:
+      spec: `network=mlp` or `network=nature_cnn`.
+      observation_shape: (features,) or (channels, height, width).
+      shape: (A, M, N).
+      sees_time, sees_stock: whether t and S_t are inputs.
+      time_scale: agent steps; stock_scale: learned reward units.
+    """
+    embeddings = [sees_time, sees_stock]
+    if isinstance(spec, NatureCnn):
+        encoder, n_features = _nature_trunk(observation_shape)
+        time, stock = (_embedding(spec.embedding) if seen else None for seen in embeddings)
+        n_in = n_features + spec.embedding * sum(embeddings)
+        torso = nn.Sequential(nn.Linear(n_in, spec.hidden), nn.ReLU())
+        n_hidden = spec.hidden
+    else:
+        encoder = nn.Flatten()
+        time, stock = (nn.Identity() if seen else None for seen in embeddings)
+        sizes = [math.prod(observation_shape) + sum(embeddings), *spec.hidden]
+        layers = [
+            layer
+            for n_in, n_out in zip(sizes, sizes[1:], strict=False)
+            for layer in (nn.Linear(n_in, n_out), nn.ReLU())
+        ]
+        torso, n_hidden = nn.Sequential(*layers), sizes[-1]
+    head = nn.Linear(n_hidden, math.prod(shape))
+    return QuantileNetwork(encoder, torso, head, time, stock, shape, time_scale, stock_scale)
+
+
+def _embedding(size: int) -> nn.Module:
+    """One scalar to `size` features, as the paper embeds t (Linear and ReLU)."""
+    return nn.Sequential(nn.Linear(1, size), nn.ReLU())
+
+
+def _nature_trunk(observation_shape: tuple[int, ...]) -> tuple[nn.Module, int]:
+    """The three convolutions of Mnih et al. (2015) and the number of features they give."""
+    trunk = nn.Sequential(
+        nn.Conv2d(observation_shape[0], 32, 8, stride=4),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 4, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, stride=1),
+        nn.ReLU(),
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        n_features = trunk(torch.zeros(1, *observation_shape)).shape[1]
+    return trunk.to(memory_format=torch.channels_last), n_features

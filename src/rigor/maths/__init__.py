@@ -1,0 +1,1 @@
+"""The mathematics of rigor: arrays in, arrays out; no configuration, environment or logger."""

@@ -1,0 +1,61 @@
+"""Quantile levels and the quantile (Huber) regression loss (equations loss_single, loss_multi)."""
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+Reduction = Literal["qr_dqn", "sum", "mean"]
+
+
+def levels(n: int) -> np.ndarray:
+    """Return the midpoint levels τ_j = (2j − 1)/2n, j = 1 ... n, float64 [N]."""
+    return (2.0 * np.arange(1, n + 1) - 1.0) / (2.0 * n)
+
+
+def quantile_huber_loss(
+    predictions: "torch.Tensor",
+    targets: "torch.Tensor",
+    levels: "torch.Tensor",
+    kappa: float,
+    reduction: Reduction,
+) -> "torch.Tensor":
+    """Return the loss Σ |τ_j − 1{u < 0}| L_κ(u), u = target_l − prediction_j, reduced to a scalar.
+
+    L_κ(u) = ½u² for |u| <= κ, else κ(|u| − ½κ), not divided by κ (erratum E21); L_0(u) = |u|. The
+    reductions of the paper's two equations differ (erratum E20); all average over the batch:
+
+      qr_dqn   mean over targets, sum over levels, mean over horizons (as released)
+      sum      sum over targets, levels and horizons (equation loss_single)
+      mean     mean over targets and levels, sum over horizons (equation loss_multi)
+
+    Args:
+      predictions: ξ_ij of the action taken, [B, M, N].
+      targets: y_il, [B, M, N'], taken as constants.
+      levels: τ_j, [N], of the predictions.
+      kappa: the Huber threshold κ >= 0, in learned reward units.
+      reduction: how the [B, M, N, N'] terms become one number.
+    """
+    import torch
+
+    batch, n_horizons, n_levels = predictions.shape
+    n_targets = targets.shape[-1]
+    scale = {
+        "qr_dqn": 1.0 / (batch * n_horizons * n_targets),
+        "sum": 1.0 / batch,
+        "mean": 1.0 / (batch * n_levels * n_targets),
+    }[reduction]
+    with torch.no_grad():
+        errors = targets.unsqueeze(-2) - predictions.unsqueeze(-1)  # [B, M, N, N']
+        weights = torch.where(errors < 0.0, 1.0 - levels[:, None], levels[:, None])
+        slopes = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
+        weights *= slopes
+        errors.sub_(slopes, alpha=0.5 if kappa > 0.0 else 0.0)  # L_κ(u) = slope·(u − ½ slope)
+        total = torch.dot(weights.flatten(), errors.flatten())
+        gradient = weights.sum(-1).mul_(-scale)  # [B, M, N]
+    # Autograd would keep four tensors of [B, M, N, N'] for a gradient known in closed form: the
+    # second term is zero and carries it.
+    carrier = torch.dot((predictions - predictions.detach()).flatten(), gradient.flatten())
+    return scale * total + carrier

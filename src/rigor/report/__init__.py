@@ -1,0 +1,1 @@
+"""What is read out of run directories: figures and tables."""

@@ -1,0 +1,219 @@
+"""How far a run is: a bar on a terminal, plain lines elsewhere, plain lines in the log always."""
+
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rigor.errors import UserError
+from rigor.tracking.disk import append_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+_LINE_EVERY = 10.0  # seconds between plain lines
+_DRAW_EVERY = 0.5  # seconds between two pictures of the bar; more often is restless
+_RATE_OVER = 60  # samples of about a second: learning is much slower than filling the replay
+_LABEL_WIDTH = 20  # characters of the label beside the bar
+_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
+
+
+class Progress:
+    """Shows steps, steps per second, the time left and the last returns of one run."""
+
+    def __init__(
+        self, total: int, label: str, log_path: Path | str, enabled: bool, start: int = 0
+    ) -> None:
+        """Describe the run; nothing is shown before the `with` block.
+
+        Args:
+          total: agent steps at the end of the run.
+          label: the run's name.
+          log_path: `train.log`, to which plain lines are appended.
+          enabled: False keeps the console silent; the log is written all the same.
+          start: agent steps that earlier sessions made, outside steps/s and the time left.
+        """
+        self._total, self._label, self._log = total, _plain(label), Path(log_path)
+        self._step = start
+        self._fields: Mapping[str, Any] = {}
+        self._samples: deque[tuple[float, int]] = deque(maxlen=_RATE_OVER)
+        self._last_line = self._last_draw = -float("inf")
+        self._line_step = -1
+        self._console = enabled
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        """Start the clock, and the bar on a terminal."""
+        self._samples.append((time.monotonic(), self._step))
+        # The check is made here and not by rich, which FORCE_COLOR and its like persuade.
+        if self._console and sys.stdout.isatty():
+            self._start_bar()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Show where the run ended; a full disk does not hide the error that ended it."""
+        self._draw()
+        if self._bar is not None:
+            try:
+                self._bar.stop()
+            except (OSError, ValueError):
+                self._console = False
+        if self._line_step != self._step:
+            try:
+                self._write_line()
+            except UserError:
+                if error is None:
+                    raise
+
+    def update(self, step: int, fields: Mapping[str, Any]) -> None:
+        """Show that `step` agent steps are done, with the newest values such as the last return.
+
+        Cheap enough for every step: the screen and the log are touched at a slow pace.
+
+        Raises:
+          UserError: the log's disk is full.
+        """
+        self._step, self._fields = step, fields
+        now = time.monotonic()
+        if now - self._samples[-1][0] >= 1.0:
+            self._samples.append((now, step))
+        if now - self._last_draw >= _DRAW_EVERY:
+            self._last_draw = now
+            self._draw()
+        if now - self._last_line >= _LINE_EVERY:
+            self._write_line()
+
+    def note(self, text: str) -> None:
+        """Show a line above the bar, such as the result of an evaluation, and log it."""
+        text = _plain(text)
+        self._print(text)
+        self._append(text)
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+        from rich.table import Column
+
+        console = Console(file=sys.stdout)
+        if console.is_dumb_terminal:
+            return
+        still = Column(no_wrap=True)
+        self._bar = RichProgress(
+            TextColumn("{task.description}", markup=False, table_column=still),
+            BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=5)),
+            TextColumn("{task.fields[numbers]}", markup=False, table_column=still),
+            console=console,
+            # Drawn from `update`: no thread beside the training, and a still picture between.
+            auto_refresh=False,
+            expand=True,
+        )
+        label = self._label
+        if len(label) > _LABEL_WIDTH:
+            label = label[: _LABEL_WIDTH - 1] + "…"
+        self._task = self._bar.add_task(label, total=self._total, numbers="")
+        self._bar.start()
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._bar is None or self._task is None or not self._console:
+            return
+        try:
+            room = self._bar.console.width - min(len(self._label), _LABEL_WIDTH) - 8
+            self._bar.update(self._task, completed=self._step, numbers=self._short_numbers(room))
+            self._bar.refresh()
+        except (OSError, ValueError):
+            self._console = False  # the terminal is gone; the run is not
+
+    def _short_numbers(self, room: int) -> str:
+        """Return as many of the numbers as fit, the most important ones first."""
+        parts = [
+            f"{self._percent()}%",
+            f"{_short(self._step)}/{_short(self._total)}",
+            f"{_short(self._rate())}/s",
+            f"eta {self._time_left()}",
+            *self._field_texts(),
+        ]
+        while len(parts) > 1 and len("  ".join(parts)) > room:
+            parts.pop()
+        return "  ".join(parts)
+
+    def _write_line(self) -> None:
+        self._last_line, self._line_step = time.monotonic(), self._step
+        parts = [
+            f"{self._step:,}/{self._total:,} steps ({self._percent()}%)",
+            f"{self._rate():,.0f} steps/s",
+            f"eta {self._time_left()}",
+            *self._field_texts(),
+        ]
+        line = "  ".join(parts)
+        if self._bar is None:
+            self._print(f"{self._label}  {line}")
+        self._append(line)
+
+    def _print(self, text: str) -> None:
+        if not self._console:
+            return
+        try:
+            if self._bar is not None:
+                self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            else:
+                sys.stdout.write(text + "\n")
+                sys.stdout.flush()
+        except (OSError, ValueError):
+            self._console = False
+
+    def _append(self, text: str) -> None:
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        append_text(self._log, f"{stamp}  {text}")
+
+    def _percent(self) -> int:
+        return 100 if self._total <= 0 else min(100, 100 * self._step // self._total)
+
+    def _rate(self) -> float:
+        """Return agent steps per second over about the last minute of this session."""
+        then, step = self._samples[0]
+        elapsed = time.monotonic() - then
+        return (self._step - step) / elapsed if elapsed > 0 else 0.0
+
+    def _time_left(self) -> str:
+        rate = self._rate()
+        if self._step >= self._total:
+            return "0:00:00"
+        if rate <= 0:
+            return "-:--:--"
+        minutes, seconds = divmod(round((self._total - self._step) / rate), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+
+    def _field_texts(self) -> list[str]:
+        return [f"{name} {_value(value)}" for name, value in self._fields.items()]
+
+
+def _plain(text: str) -> str:
+    return _ANSI.sub("", text)
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else _plain(str(value))
+
+
+def _short(number: float) -> str:
+    """Return a number of steps in at most five characters: 950, 12.3k, 1.2M."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            scaled = number / limit
+            # Cut, not rounded: 999,999 of 1,000,000 steps is not the end.
+            return f"{int(scaled)}{unit}" if scaled >= 100 else f"{int(scaled * 10) / 10:g}{unit}"
+    return f"{number:.0f}"

@@ -1,0 +1,214 @@
+"""A mirror of the metrics file in Weights & Biases, which may fail without hurting the run."""
+
+import contextlib
+import logging
+import netrc
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from omegaconf import MISSING
+
+from rigor.errors import UserError
+from rigor.tracking.disk import append_text, atomic_write
+
+_LOG = logging.getLogger("rigor")
+_NAMES = ("none", "wandb")
+_MODES = ("auto", "online", "offline")
+
+
+@dataclass
+class Tracker:
+    """Where metrics are mirrored.
+
+    Attributes:
+      name: `none` or `wandb`.
+      mode: `auto` is what WANDB_MODE says, else online when there is a key and offline when not;
+        `online` and `offline` say so themselves.
+      project: the W&B project.
+    """
+
+    name: str = MISSING
+    mode: str = MISSING
+    project: str = MISSING
+
+    def __post_init__(self) -> None:
+        """Refuse a name or a mode that does not exist."""
+        for key, value, choices in (("name", self.name, _NAMES), ("mode", self.mode, _MODES)):
+            if value != MISSING and value not in choices:
+                raise ValueError(f"tracker.{key}={value}: one of {', '.join(choices)}")
+
+
+class Sink:
+    """Receives the rows of the metrics file; the null sink has no W&B run and does nothing.
+
+    The first failure of W&B is told once, in `train.log` and on the console, and ends the mirror.
+    """
+
+    def __init__(self, run: Any, log_path: Path) -> None:
+        """Take a W&B run, or None."""
+        self._run = run
+        self._log_path = log_path
+
+    @property
+    def active(self) -> bool:
+        """Whether rows still go anywhere."""
+        return self._run is not None
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Mirror one row of the metrics file; empty cells are left out."""
+        if self._run is None:
+            return
+        try:
+            self._run.log({key: value for key, value in row.items() if value is not None})
+        except Exception as error:  # whatever breaks in W&B, the run goes on without it
+            self._give_up(error)
+
+    def finish(self, exit_code: int, summary: Mapping[str, Any]) -> None:
+        """Close the W&B run with the final numbers; call it in a `finally`."""
+        if self._run is None:
+            return
+        try:
+            self._run.summary.update(dict(summary))
+            self._run.finish(exit_code=exit_code)
+        except Exception as error:  # as in `log`
+            self._give_up(error)
+        self._run = None
+
+    def _give_up(self, error: Exception) -> None:
+        self._run = None
+        _forget_service()
+        _warn(self._log_path, f"no longer mirrored ({_short(error)})")
+
+
+def open_sink(
+    tracker: Tracker,
+    run_directory: Path | str,
+    config: Mapping[str, Any],
+    names: Mapping[str, Any],
+) -> Sink:
+    """Return the sink that `tracker` asks for.
+
+    Args:
+      tracker: the user's choice.
+      run_directory: W&B's own files go to `wandb/` in it.
+      config: the resolved config as plain containers.
+      names: `group`, `name`, `tags`, `job_type`, and `id` if the run has one of its own; otherwise
+        the id is made once and kept in the run directory, so that a resumed run stays one run.
+
+    Raises:
+      UserError: online is asked for and there is no key; W&B would stop to ask for it.
+    """
+    folder = Path(run_directory).absolute()
+    log_path = folder / "train.log"
+    if tracker.name == "none":
+        return Sink(None, log_path)
+    mode = _mode(tracker)
+    try:
+        return Sink(_init(tracker.project, mode, folder, config, names), log_path)
+    except Exception as error:  # whatever breaks in W&B, the run goes on without it
+        _forget_service()
+        _warn(log_path, f"not mirrored ({_short(error)})")
+        return Sink(None, log_path)
+
+
+def has_key() -> bool:
+    """Tell whether W&B would find a key, without importing it and without the network."""
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
+    named = os.environ.get("NETRC")
+    for path in [named] if named else ["~/.netrc", "~/_netrc"]:
+        try:
+            found = netrc.netrc(os.path.expanduser(path)).authenticators(host)
+        except (OSError, netrc.NetrcParseError):
+            continue
+        if found and found[2]:
+            return True
+    return False
+
+
+def _mode(tracker: Tracker) -> str:
+    mode, source = tracker.mode, "tracker.mode"
+    if mode == "auto":
+        mode, source = os.environ.get("WANDB_MODE", ""), "WANDB_MODE"
+    if mode == "online" and not has_key():
+        raise UserError(
+            f"{source}=online: there is no W&B key; run `wandb login`, set WANDB_API_KEY, "
+            "or choose tracker.mode=offline and `wandb sync` later"
+        )
+    return mode or ("online" if has_key() else "offline")
+
+
+def _init(
+    project: str, mode: str, folder: Path, config: Mapping[str, Any], names: Mapping[str, Any]
+) -> Any:
+    # W&B writes to a temporary directory when it cannot write here, and says so to nobody.
+    (folder / "wandb").mkdir(exist_ok=True)
+    if not os.access(folder / "wandb", os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder / 'wandb'} is not writable")
+
+    import wandb
+
+    run = wandb.init(
+        project=project,
+        dir=str(folder),
+        config=dict(config),
+        id=names.get("id") or _kept_id(folder),
+        group=names.get("group"),
+        name=names.get("name"),
+        tags=names.get("tags"),
+        job_type=names.get("job_type"),
+        mode=mode,  # type: ignore[arg-type]  # WANDB_MODE is free text, which W&B checks
+        reinit="finish_previous",
+        # Offline nothing can be resumed: W&B says so on every start, and `wandb sync` joins by id.
+        resume="allow" if mode == "online" else None,
+        settings=wandb.Settings(
+            silent=True,
+            console="off",
+            disable_git=True,
+            disable_code=True,
+            x_save_requirements=False,
+        ),
+    )
+    run.define_metric("steps")
+    run.define_metric("*", step_metric="steps")
+    return run
+
+
+def _forget_service() -> None:
+    """Drop W&B's background process, so that a later run of this process gets a working one.
+
+    Left alone, a dead one also ends the program with a traceback at exit.
+    """
+    with contextlib.suppress(Exception):  # it is broken; that much is already told
+        import wandb
+
+        wandb.teardown(exit_code=1)
+
+
+def _kept_id(folder: Path) -> str:
+    path = folder / "wandb" / "id"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        made = uuid.uuid4().hex[:12]
+        atomic_write(path, made + "\n")
+        return made
+
+
+def _warn(log_path: Path, what: str) -> None:
+    text = f"W&B: {what}; metrics.csv has everything"
+    _LOG.warning(text)
+    # The console has the line, and a full disk is told by whoever needs it.
+    with contextlib.suppress(UserError):
+        append_text(log_path, text)
+
+
+def _short(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
