@@ -19,7 +19,6 @@ from rigor.errors import UserError
 from rigor.maths import discount, horizons, outer, utility
 from rigor.tracking.wandb_sink import Tracker
 
-
 MIN_ROWS = 16
 """Rows of a replay below which a stack of frames and its successor leave too little to sample."""
 
@@ -65,7 +64,7 @@ class Mlp:
 
 @dataclass
 class NatureCnn:
-    """The network of Mnih et al. (2015): width of its hidden layer and of the scalars' embedding."""
+    """The network of Mnih et al. (2015): widths of its hidden layer and of a scalar's embedding."""
 
     hidden: int = MISSING
     embedding: int = MISSING
@@ -227,11 +226,12 @@ def build(config: DictConfig) -> Config:
     Raises:
       UserError: a value out of range, or choices that cannot work together.
     """
-    plain = OmegaConf.masked_copy(config, [field.name for field in dataclasses.fields(Config)])
+    keys = [field.name for field in dataclasses.fields(Config)]
     try:
+        nodes = {key: config[key] for key in keys}
         objects = {
-            key: instantiate(value) if isinstance(value, DictConfig) else value
-            for key, value in plain.items()
+            key: instantiate(node) if isinstance(node, DictConfig) else node
+            for key, node in nodes.items()
         }
     except InstantiationException as error:
         cause = error.__cause__

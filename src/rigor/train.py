@@ -8,14 +8,18 @@ import sys
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from hydra.types import RunMode
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from hydra_plugins.rigor.sweeper import RigorSweeper
 from rigor import config
 from rigor.errors import RunFailed, Stopped, UserError
-from rigor.launch import hints, sweeper
-from rigor.launch.job import explain, job
+from rigor.launch import hints, sweep
+from rigor.launch.job import Job, explain, job
+from rigor.tracking.rundir import RunDirectory
 
 FLAGS_WITH_VALUE = (
     "--cfg",
@@ -40,22 +44,24 @@ def main() -> None:
     # Hydra then raises what it would otherwise print in its own way and exit 1 for
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     config.register()
-    sweeper.register()
-    OmegaConf.register_new_resolver("choices", hints.choices, replace=True)
+    Plugins.instance().register(RigorSweeper)
     sys.argv[1:] = flags_first(sys.argv[1:])
     code, line = 0, ""
     try:
-        task()
+        if {"--help", "-h"} & set(sys.argv):
+            print(hints.help_text([one for one in sys.argv[1:] if not one.startswith("-")]))
+        else:
+            task()
     except UserError as error:
         code, line = 2, str(error)
     except OmegaConfBaseException as error:
         code, line = 2, explain(error)
     except HydraException as error:
         code, line = 2, hints.line(error)
-    except RunFailed as error:
-        code, line = 1, str(error)
-    except sweeper.SweepFailed as error:
+    except (Ended, sweep.SweepFailed) as error:
         code, line = error.code, str(error)
+    except BrokenPipeError:
+        code = 1  # whoever read our output, such as `head`, has gone
     except Stopped as stopped:
         code, line = 128 + stopped.signal, "stopped and saved; the same command goes on from here"
     except KeyboardInterrupt:
@@ -63,6 +69,14 @@ def main() -> None:
     if line:
         print(f"rigor-train: {line}", file=sys.stderr)
     sys.exit(code)
+
+
+class Ended(BaseException):
+    """Carries an error past Hydra, which would print it in its own way and go on."""
+
+    def __init__(self, error: UserError | RunFailed) -> None:
+        super().__init__(str(error))
+        self.code = 2 if isinstance(error, UserError) else 1
 
 
 def flags_first(arguments: list[str]) -> list[str]:
@@ -83,21 +97,29 @@ def flags_first(arguments: list[str]) -> list[str]:
 def task(composed: DictConfig) -> float:
     """Run one composed job, or skip it when it is done; return its objective."""
     runtime = HydraConfig.get()
-    one = job(composed, runtime.runtime.choices)
-    from rigor.tracking.rundir import RunDirectory
+    alone = runtime.mode == RunMode.RUN
+    try:
+        one = job(composed, runtime.runtime.choices)
+        objective = run(one, composed.sweep)
+    except (UserError, RunFailed) as error:
+        if alone:
+            raise Ended(error) from error
+        raise
+    if alone:
+        sweep.summarise([one.path], one.path)
+    return objective
 
+
+def run(one: Job, sweep_name: str | None) -> float:
+    """Run a job to its end, or skip it when it is done; return its objective."""
     directory = RunDirectory(one.path)
     if directory.is_done(one.steps):
-        result = directory.result() or {}
         print(f"{one.path}: done, skipped", flush=True)
-        objective = float(result.get("objective", float("nan")))
-    else:
-        from rigor.learning.run import execute
+        return float((directory.result() or {}).get("objective", "nan"))
+    # torch and the environments are imported here, once nothing can be refused any more
+    from rigor.learning.run import execute
 
-        objective = execute(one, composed.sweep)
-    if runtime.mode == hydra.types.RunMode.RUN:
-        sweeper.summarise([one.path], one.path)
-    return objective
+    return execute(one, sweep_name)
 
 
 if __name__ == "__main__":

@@ -89,14 +89,14 @@ def test_refuses_an_unknown_protocol_in_the_schema():
 
 
 def test_facts():
-    env = config().make(3, False)
-    assert (env.n_envs, env.n_actions) == (3, 4)
+    env = config().make(2, False)
+    assert (env.n_envs, env.n_actions) == (2, 4)
     assert (env.observation_shape, env.observation_dtype) == ((4, 84, 84), np.dtype(np.uint8))
     assert (env.max_time, env.time_scale, env.frame_stack) == (27_000, 1000.0, 4)
     assert env.reward_bound == 1.0
     assert config(protocol="machado").make(1, False).n_actions == 18
     observation = env.reset(SEED)
-    assert (observation.shape, observation.dtype) == ((3, 4, 84, 84), np.uint8)
+    assert (observation.shape, observation.dtype) == ((2, 4, 84, 84), np.uint8)
     assert env.state() is None
     env.close()
 
@@ -117,7 +117,7 @@ def test_stack_is_the_frames_since_the_reset_and_zeros(life_loss):
     observation = env.reset(SEED)
     frames = [[stack[-1]] for stack in observation]
     n_resets = n_lives = 0
-    for step in [None, *random_steps(env, 500)]:
+    for step in [None, *random_steps(env, 270)]:
         for i in range(2):
             if step is not None:
                 observation = step.observation
@@ -131,7 +131,7 @@ def test_stack_is_the_frames_since_the_reset_and_zeros(life_loss):
             for j in range(4):
                 expected = frames[i][t - j] if j <= t else np.zeros((84, 84), np.uint8)
                 np.testing.assert_array_equal(observation[i, 3 - j], expected)
-    assert n_resets >= 4
+    assert n_resets >= 2
     assert (n_lives >= 8) == (life_loss == "terminal")
 
 
@@ -141,13 +141,13 @@ def test_the_dummy_follows_the_end_and_moves_nothing(protocol):
     env.reset(SEED)
     ended = np.zeros(2, dtype=bool)
     n_ends = 0
-    for step in random_steps(env, 600):
+    for step in random_steps(env, 250):
         np.testing.assert_array_equal(step.dummy, ended)
         assert not (step.dummy & (step.terminated | step.episode_end)).any()
         assert not step.reward[step.dummy].any()
         ended = step.episode_end
         n_ends += ended.sum()
-    assert n_ends >= 2
+    assert n_ends >= 1
 
 
 def test_what_a_lost_life_does():
@@ -155,7 +155,7 @@ def test_what_a_lost_life_does():
     for life_loss in ("terminal", "reset", "ignore"):
         env = config(life_loss=life_loss).make(1, False)
         env.reset(SEED)
-        plays[life_loss] = list(random_steps(env, 250))
+        plays[life_loss] = list(random_steps(env, 150))
     terminal, reset, ignore = plays["terminal"], plays["reset"], plays["ignore"]
     # Five lives in Breakout: four cut the bootstrap only, the fifth ends the game.
     first_end = next(i for i, step in enumerate(ignore) if step.episode_end[0])
@@ -178,17 +178,19 @@ def test_what_a_lost_life_does():
 
 @pytest.mark.parametrize("life_loss", ["terminal", "reset"])
 def test_evaluation_plays_whole_games(life_loss):
-    env, whole = config(life_loss=life_loss).make(2, True), config(life_loss="ignore").make(2, True)
+    env, whole = config(life_loss=life_loss).make(1, True), config(life_loss="ignore").make(1, True)
     np.testing.assert_array_equal(env.reset(SEED), whole.reset(SEED))
-    for a, b in zip(random_steps(env, 300), random_steps(whole, 300), strict=True):
+    for a, b in zip(random_steps(env, 150), random_steps(whole, 150), strict=True):
         np.testing.assert_array_equal(a.observation, b.observation)
         np.testing.assert_array_equal(a.terminated, b.terminated)
         np.testing.assert_array_equal(a.episode_end, b.episode_end)
         np.testing.assert_array_equal(a.terminated, a.episode_end)
 
 
-@pytest.mark.parametrize("life_loss", ["terminal", "reset", "ignore"])
-@pytest.mark.parametrize(("max_frames", "length"), [(100, 25), (102, 26)])
+@pytest.mark.parametrize(
+    ("life_loss", "max_frames", "length"),
+    [("terminal", 100, 25), ("terminal", 102, 26), ("reset", 102, 26), ("ignore", 102, 26)],
+)
 def test_max_frames_truncates_at_max_time(life_loss, max_frames, length):
     # Pong loses no life, so every episode has this many steps, no-ops not counted.
     env = config("pong", max_frames=max_frames, life_loss=life_loss).make(2, False)
@@ -199,6 +201,48 @@ def test_max_frames_truncates_at_max_time(life_loss, max_frames, length):
     ends = [i + 1 for i, step in enumerate(steps) if step.episode_end.all()]
     assert ends == [length, 2 * length + 1, 3 * length + 2]
     assert sum(step.episode_end.sum() for step in steps) == 6
+
+
+class FakeGames:
+    """Say what the emulator might: lives, terminated and truncated of one copy at each step."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+
+    def step(self, actions):
+        lives, *flags = self.script.pop(0)
+        flags = (np.array([flag]) for flag in flags)
+        return None, np.zeros(1, np.int32), *flags, {"lives": np.array([lives])}
+
+
+def test_lives_won_and_lost_around_a_truncation():
+    env = config().make(1, False)
+    env.reset(SEED)
+    env._games = FakeGames(
+        (6, False, False),  # five lives before: one won
+        (6, False, True),  # truncated
+        (5, False, False),  # the dummy step: the fewer lives of a new game are not a loss
+        (4, False, True),  # a life lost on the step that is truncated cuts the bootstrap
+    )
+    steps = [env.step(np.array([0])) for _ in range(4)]
+    assert [bool(step.terminated[0]) for step in steps] == [False, False, False, True]
+    assert [bool(step.episode_end[0]) for step in steps] == [False, True, False, True]
+    assert [bool(step.dummy[0]) for step in steps] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("noop_max", [0, 30])
+def test_no_ops_make_games_start_differently(noop_max):
+    # The invaders march on during the no-ops.
+    first = config("space_invaders", noop_max=noop_max).make(4, False).reset(SEED)
+    assert (len(np.unique(first, axis=0)) > 1) == (noop_max > 0)
+
+
+@pytest.mark.parametrize("fire_reset", [False, True])
+def test_fire_starts_a_game_that_waits_for_it(fire_reset):
+    env = config(fire_reset=fire_reset).make(1, False)
+    env.reset(SEED)
+    lost = [env.step(np.array([0])).terminated[0] for _ in range(60)]
+    assert any(lost) == fire_reset
 
 
 def test_rewards_are_raw_and_learned_rewards_are_clipped():
@@ -212,7 +256,7 @@ def test_rewards_are_raw_and_learned_rewards_are_clipped():
 
 
 def test_one_seed_one_play_whatever_the_threads():
-    env, other = config().make(3, False), config(threads=1).make(3, False)
+    env, other = config().make(2, False), config(threads=1).make(2, False)
     np.testing.assert_array_equal(env.reset(SEED), other.reset(SEED))
     for a, b in zip(random_steps(env, 150), random_steps(other, 150), strict=True):
         np.testing.assert_array_equal(a.observation, b.observation)
@@ -223,12 +267,12 @@ def test_copies_and_seeds_have_their_own_streams():
     # Under sticky actions, one action for all: what differs is the emulator's generator.
     play = []
     for seed in (11, 12):
-        env = config("pong", protocol="machado").make(3, False)
+        env = config("pong", protocol="machado").make(2, False)
         env.reset(np.random.SeedSequence(seed))
         rng = np.random.default_rng(0)
-        steps = [env.step(np.full(3, rng.integers(0, 18))) for _ in range(40)]
+        steps = [env.step(np.full(2, rng.integers(0, 18))) for _ in range(40)]
         play += list(np.stack([step.observation for step in steps], axis=1))
-    for i in range(6):
+    for i in range(4):
         for j in range(i):
             assert not np.array_equal(play[i], play[j])
 

@@ -234,7 +234,28 @@ def test_a_changed_environment_is_not_restored():
     for _ in range(4):
         env.step(np.array([0]))
     assert shorter.restore(env.state()) is None
+    assert shorter._copies[0].unwrapped.received == [0, 0]  # not stepped past its end
     assert make("RigorScript-v0", 2, length=5).restore(env.state()) is None
+
+
+def test_every_part_of_a_state_is_checked():
+    env = make("CartPole-v1")
+    env.reset(SEED)
+    env.step(np.array([0]))
+    other = make("CartPole-v1")
+    assert other.restore(env.state()) is not None
+    generator = np.random.default_rng(0)
+    changes = {
+        "generators": [generator.bit_generator.state],
+        "ended": [True],
+        "actions": [[1]],
+        "starts": [generator.bit_generator.state],
+        "observation": np.nextafter(env.state()["observation"], 9),
+    }
+    for key, value in changes.items():
+        assert other.restore(env.state() | {key: value}) is None, key
+    mersenne = np.random.MT19937(0).state
+    assert other.restore(env.state() | {"starts": [mersenne]}) is None
 
 
 def test_without_a_numpy_generator_there_is_no_state():

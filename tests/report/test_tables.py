@@ -82,8 +82,18 @@ def test_no_line_is_too_long_and_nothing_is_lost(width, where, differs):
 def test_at_80_columns_words_are_not_torn():
     rows = [row(name, 0) for name in ("exponential", "quasi_hyperbolic")]
     text = table_text(rows)
-    assert "quasi_hyperbolic-" in text
-    assert "1a2b3c40" in text
+    assert [line.split()[0] for line in text.splitlines()[3:]] == [
+        "exponential",
+        "quasi_hyperbolic",
+    ]
+    rows.append(row("cir", 1, error=ERROR, status="failed"))
+    text = table_text(rows)
+    for piece in ("quasi_hyperbolic-", "exponential-s0-", "1a2b3c40", "FloatingPointError:"):
+        assert piece in text
+    rows[0] |= {"where": LONG_PLACE}
+    lines = table_text([one | {"error": None, "status": "done"} for one in rows]).splitlines()
+    for piece in ("exponential-", "hyperbolic-", "1a2b3c40", "experiments/", "games/"):
+        assert any(piece in line for line in lines)
 
 
 def test_wide_enough_nothing_is_folded():
@@ -115,10 +125,11 @@ def test_colours_only_on_a_terminal():
 
     for terminal in (True, False):
         text = io.StringIO()
-        Console(file=text, width=80, force_terminal=terminal, color_system="standard").print(
-            sweep_table([row(status="failed")])
-        )
+        colours = "standard" if terminal else None
+        console = Console(file=text, width=80, force_terminal=terminal, color_system=colours)
+        console.print(sweep_table([row(status="failed")]))
         assert ("\x1b[31mfailed" in text.getvalue()) == terminal
+        assert ("\x1b" in text.getvalue()) == terminal
 
 
 def run_at(path, state=None, **fields):

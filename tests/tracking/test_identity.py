@@ -80,7 +80,7 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
 TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="$\\"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.dictionaries(
         st.from_regex(r"[a-z_]{1,8}", fullmatch=True),

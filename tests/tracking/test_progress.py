@@ -21,7 +21,7 @@ from rigor.tracking.progress import Progress
 name = "breakout-multihorizon-hyperbolic-mean-s0-1a2b3c4d"
 with Progress(1_000_000, name, sys.argv[1], True, start=200_000) as progress:
     for step in range(200_000, 1_000_001, 100_000):
-        time.sleep(0.15)
+        time.sleep(0.08)
         progress.update(step, {"return": 12.345678, "loss": 0.0123456, "more": "x" * 90})
     progress.note("evaluation: \\x1b[31mreturn 3.2 [2.1, 4.4]\\x1b[0m")
 """

@@ -53,20 +53,21 @@ def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
     except OmegaConfBaseException as error:
         raise UserError(explain(error)) from error
     assert isinstance(plain, dict)
+    named_values = {str(key): value for key, value in plain.items()}
     config = build(own)
-    digest = config_hash(plain)
+    digest = config_hash(named_values)
     named = {group: str(choices[group]) for group in NAMED if choices.get(group)}
     path = Path(config.out) / directory_name(named, config.seed, digest)
-    return Job(config, {str(key): value for key, value in plain.items()}, digest, path, named)
+    return Job(config, named_values, digest, path, named)
 
 
 def explain(error: OmegaConfBaseException) -> str:
     """Return one line for an error of OmegaConf: the key, and what is wrong with its value."""
-    cause = error.__cause__ or error.__context__
-    if isinstance(cause, (ValueError, UserError)) and not isinstance(cause, OmegaConfBaseException):
-        return " ".join(str(cause).split())
     message = str(error).strip().splitlines()[0]
     key = getattr(error, "full_key", None)
+    _, found, own = message.partition(" raised while resolving interpolation: ")
+    if found:
+        return own  # a resolver of ours refused, and says which key it is about
     if message.startswith("Missing mandatory value"):
         return f"{key}: has no value yet; add {key}=VALUE"
     return f"{key}: {message}" if key else message

@@ -30,9 +30,7 @@ class Agent:
       seed: of the networks' first weights.
     """
 
-    def __init__(
-        self, config: Config, env: VectorEnv, device: torch.device, seed: int
-    ) -> None:
+    def __init__(self, config: Config, env: VectorEnv, device: torch.device, seed: int) -> None:
         self.config, self.device, self.learned_reward = config, device, env.learned_reward
         self.utility, variant = config.risk, config.variant
         self.clock_runs = variant.clock_runs
@@ -148,8 +146,9 @@ class Agent:
     def smooth_target(self) -> None:
         """Move the target network: θ⁻ ← (1 − α) θ⁻ + α θ."""
         alpha = self.config.train.target_smoothing
-        lagged, online = list(self.target.parameters()), list(self.online.parameters())
-        torch._foreach_lerp_(lagged, online, alpha)
+        pairs = zip(self.target.parameters(), self.online.parameters(), strict=True)
+        for lagged, online in pairs:
+            lagged.lerp_(online, alpha)
 
     @torch.no_grad()
     def choose_initial_stock(self, observations: np.ndarray) -> bool:
@@ -163,8 +162,10 @@ class Agent:
         features = self.online.encode(self._tensor(observations))  # [K, F]
         zeros = torch.zeros(len(features), dtype=torch.int64, device=self.device)
         outcomes = torch.stack(
-            [self._outcome(self.online.read(features, zeros, c.expand(len(zeros))), zeros)
-             for c in grid]
+            [
+                self._outcome(self.online.read(features, zeros, c.expand(len(zeros))), zeros)
+                for c in grid
+            ]
         )  # [G, K, A, N]
         choice = outer.initial_stock(self.utility, grid, outcomes)
         self.initial_stock = choice.c0
@@ -201,7 +202,6 @@ class Agent:
             "optimizer": self.optimizer.state_dict(),
             "initial_stock": self.initial_stock,
             "reward_bound": self.reward_bound,
-            "torch_generator": torch.get_rng_state(),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -214,15 +214,12 @@ class Agent:
         self.optimizer.load_state_dict(optimizer)
         self.initial_stock = state["initial_stock"]
         self.reward_bound = state["reward_bound"]
-        torch.set_rng_state(state["torch_generator"])
 
     def _choose(self, quantiles: Tensor, t: Tensor, total: Tensor) -> Tensor:
         """Return the greedy action [B] of quantiles [B, A, M, N] at t [B] and S_t [B]."""
         clock = t if self.clock_runs else torch.zeros_like(t)
         weights = self._weights[clock]
-        values = objective.action_values(
-            self.utility, quantiles, weights, self._mass[clock], total
-        )
+        values = objective.action_values(self.utility, quantiles, weights, self._mass[clock], total)
         if not self.utility.needs_stock:
             return values.argmax(1)
         return objective.greedy(values, objective.mean_values(quantiles, weights))

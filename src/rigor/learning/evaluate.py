@@ -108,9 +108,7 @@ def summarise(config: Config, games: Games, seed: int) -> dict[str, Estimate]:
     }
 
 
-def interval(
-    sample: np.ndarray, statistic: Callable[[np.ndarray], float], seed: int
-) -> Estimate:
+def interval(sample: np.ndarray, statistic: Callable[[np.ndarray], float], seed: int) -> Estimate:
     """Return a statistic of a sample [K] with its percentile bootstrap interval."""
     value = statistic(sample)
     if len(sample) < 2 or np.ptp(sample) == 0:

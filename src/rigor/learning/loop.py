@@ -146,6 +146,7 @@ class Training:
             "replay_rows": self.replay.added,
             "exploration": self.exploration.bit_generator.state,
             "sampling": self.sampling.bit_generator.state,
+            "torch": torch.get_rng_state(),
             "environment": self.env.state(),
         }
 
@@ -156,6 +157,7 @@ class Training:
         self.agent.load(saved["agent"])
         self.exploration.bit_generator.state = saved["exploration"]
         self.sampling.bit_generator.state = saved["sampling"]
+        torch.set_rng_state(saved["torch"])
         self.saved_rows = self.replay.added
         copied = saved["environment"]
         if copied is not None and self.env.restore(copied) is not None:
@@ -218,9 +220,7 @@ def train(
     """
     config, agent, env, replay = training.config, training.agent, training.env, training.replay
     spec, schedule = config.train, config.train.schedule_steps
-    epsilon = Linear(
-        spec.epsilon_start, spec.epsilon_end, every(spec.epsilon_fraction, schedule)
-    )
+    epsilon = Linear(spec.epsilon_start, spec.epsilon_end, every(spec.epsilon_fraction, schedule))
     learning_starts = max(spec.learning_starts * schedule, 2 * env.n_envs)
     log_every = every(spec.log_every, schedule)
     evaluate_every = every(config.evaluate.every, schedule)

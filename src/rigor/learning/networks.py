@@ -1,5 +1,6 @@
 """The quantile network: observation, time and stock in; quantiles [B, A, M, N] out."""
 
+import itertools
 import math
 
 import torch
@@ -50,7 +51,7 @@ class QuantileNetwork(nn.Module):
         return self.encoder(observation)
 
     def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
-        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and total stocks S_t [B]."""
+        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and stocks S_t [B]."""
         parts = [features]
         if self.time is not None:
             parts.append(self.time((t / self.time_scale).to(features.dtype).unsqueeze(1)))
@@ -94,7 +95,7 @@ def build_network(
         sizes = [math.prod(observation_shape) + sum(embeddings), *spec.hidden]
         layers = [
             layer
-            for n_in, n_out in zip(sizes, sizes[1:], strict=False)
+            for n_in, n_out in itertools.pairwise(sizes)
             for layer in (nn.Linear(n_in, n_out), nn.ReLU())
         ]
         torso, n_hidden = nn.Sequential(*layers), sizes[-1]
@@ -120,4 +121,4 @@ def _nature_trunk(observation_shape: tuple[int, ...]) -> tuple[nn.Module, int]:
     )
     with torch.no_grad():
         n_features = trunk(torch.zeros(1, *observation_shape)).shape[1]
-    return trunk.to(memory_format=torch.channels_last), n_features
+    return trunk.to(memory_format=torch.channels_last), n_features  # type: ignore[call-overload]

@@ -148,9 +148,7 @@ class Replay:
         scalars["action"] = scalars["action"].astype(np.int64)
         return Batch(observation, observation_next, **scalars)
 
-    def _draw(
-        self, n: int, rng: np.random.Generator, first: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _draw(self, n: int, rng: np.random.Generator, first: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw n places in rows [first, newest) and environments."""
         return rng.integers(first, self.added - 1, n), rng.integers(0, self.layout.n_envs, n)
 

@@ -96,7 +96,9 @@ def _train(job: Job, run: RunDirectory, sweep: str | None, stop: Stop) -> float:
     return float(result["objective"])
 
 
-def _result(job: Job, training: loop.Training, state: loop.State, run: RunDirectory) -> dict[str, Any]:
+def _result(
+    job: Job, training: loop.Training, state: loop.State, run: RunDirectory
+) -> dict[str, Any]:
     """Play the final games and return what `result.json` holds."""
     config = job.config
     games = training.evaluate(config.evaluate.final_episodes, training.seeds["final_evaluation"])
@@ -157,4 +159,3 @@ def _signals() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-

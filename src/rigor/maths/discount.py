@@ -274,8 +274,10 @@ class Capped:
     def factor(self, t: ArrayLike) -> np.ndarray:
         """Return Π_{s<t} min(d̂_s, γ_tail); `t` whole agent steps, any shape."""
         t = np.asarray(t, dtype=np.int64)
-        steps = self.step_factor(np.arange(t.max(initial=0)))
-        return np.concatenate([np.ones(1), np.cumprod(steps)])[t]
+        with np.errstate(divide="ignore"):  # a base with γ = 0
+            # a running product would stick at the smallest float: .98 of that rounds back to it
+            logs = np.log(self.step_factor(np.arange(t.max(initial=0))))
+        return np.exp(np.concatenate([np.zeros(1), np.cumsum(logs)]))[t]
 
     def step_factor(self, t: ArrayLike) -> np.ndarray:
         """Return min(d̂_t, γ_tail)."""

@@ -1,5 +1,6 @@
 """Quantile levels and the quantile (Huber) regression loss (equations loss_single, loss_multi)."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -8,6 +9,11 @@ if TYPE_CHECKING:
     import torch
 
 Reduction = Literal["qr_dqn", "sum", "mean"]
+
+
+# Elements of one block of pairwise errors. On a CPU blocks that fit the cache are three times
+# faster than one of tens of megabytes, whose pages the system hands out anew at every update.
+_BLOCK = 160_000
 
 
 def levels(n: int) -> np.ndarray:
@@ -47,15 +53,30 @@ def quantile_huber_loss(
         "sum": 1.0 / batch,
         "mean": 1.0 / (batch * n_levels * n_targets),
     }[reduction]
+    total = predictions.new_zeros(())
+    gradient = torch.empty_like(predictions)  # [B, M, N]
     with torch.no_grad():
-        errors = targets.unsqueeze(-2) - predictions.unsqueeze(-1)  # [B, M, N, N']
-        weights = torch.where(errors < 0.0, 1.0 - levels[:, None], levels[:, None])
-        slopes = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
-        weights *= slopes
-        errors.sub_(slopes, alpha=0.5 if kappa > 0.0 else 0.0)  # L_κ(u) = slope·(u − ½ slope)
-        total = torch.dot(weights.flatten(), errors.flatten())
-        gradient = weights.sum(-1).mul_(-scale)  # [B, M, N]
+        for x, y, slope_sums in _in_cache(predictions, targets, gradient):
+            errors = y.unsqueeze(-2) - x.unsqueeze(-1)  # [rows, N, N']
+            weights = torch.where(errors < 0.0, 1.0 - levels[:, None], levels[:, None])
+            slopes = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
+            weights *= slopes
+            errors.sub_(slopes, alpha=0.5 if kappa > 0.0 else 0.0)  # L_κ(u) = slope·(u − ½ slope)
+            total += torch.dot(weights.flatten(), errors.flatten())
+            torch.sum(weights, -1, out=slope_sums)
+        gradient *= -scale
     # Autograd would keep four tensors of [B, M, N, N'] for a gradient known in closed form: the
     # second term is zero and carries it.
     carrier = torch.dot((predictions - predictions.detach()).flatten(), gradient.flatten())
     return scale * total + carrier
+
+
+def _in_cache(
+    predictions: "torch.Tensor", targets: "torch.Tensor", gradient: "torch.Tensor"
+) -> "Iterator[tuple[torch.Tensor, ...]]":
+    """Split predictions, targets and gradient into rows [rows, N]; one block of all on a GPU."""
+    n_rows = predictions.shape[0] * predictions.shape[1]
+    rows = max(1, _BLOCK // (predictions.shape[2] * targets.shape[2]))
+    rows = rows if predictions.device.type == "cpu" else n_rows
+    flat = [tensor.flatten(0, 1).split(rows) for tensor in (predictions, targets, gradient)]
+    return zip(*flat, strict=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"done": "green", "failed": "red", "lost": "red", "running": "cyan"}
 _ERROR_LINES = 4
+_FOLDABLE = {"run": 12, "status": 12, "where": 8}  # the least width of each
 _COLUMNS = ("run", "steps", "steps/s", "return", "objective", "status", "where")
 
 
@@ -109,7 +110,8 @@ def _row(run: RunDirectory) -> dict[str, Any]:
         metrics = {}
     return {
         "run": run.path.name,
-        "steps": status.get("step", int(metrics.get("steps", 0))),
+        # The status is as old as the last checkpoint.
+        "steps": max(status.get("step", 0), int(metrics.get("steps", 0))),
         "steps_total": status.get("steps_total"),
         "rate": result.get("steps_per_second", metrics.get("steps_per_second")),
         "return": _triple(result, "return_mean", "return")
@@ -178,13 +180,23 @@ def _widths(columns: Sequence[str], cells: list[list[str]], width: int) -> list[
     if sum(needs) > room:
         for i in (columns.index("return"), columns.index("objective")):
             needs[i] = max([len(columns[i]), *(_longest_piece(line[i]) for line in cells)])
-    least = {"run": 12, "status": 12, "where": 8}
-    while sum(needs) > room:
-        spare = [i for i, name in enumerate(columns) if needs[i] > least.get(name, width)]
-        if not spare:
-            break
-        needs[max(spare, key=lambda i: needs[i])] -= 1
+    # First to where no word is torn, then, where that must be, further.
+    whole = {
+        name: max([8, *(_longest_word(line[i]) for line in cells)])
+        for i, name in enumerate(columns)
+        if name in _FOLDABLE
+    }
+    for least in (whole, _FOLDABLE):
+        while sum(needs) > room:
+            spare = [i for i, name in enumerate(columns) if needs[i] > least.get(name, width)]
+            if not spare:
+                break
+            needs[max(spare, key=lambda i: needs[i])] -= 1
     return needs
+
+
+def _longest_word(cell: str) -> int:
+    return max(len(word) for word in re.findall(r"[^-/_\s]*[-/_]?", cell))
 
 
 def _longest_piece(cell: str) -> int:

@@ -96,10 +96,7 @@ def read(path: Path | str) -> "pd.DataFrame":
     import pandas as pd
 
     header, rows = _parse(Path(path), _bytes(Path(path)))
-    if not header:
-        return pd.DataFrame()
-    text = "".join(_line(row) for row in [header, *rows])
-    return pd.read_csv(io.StringIO(text), float_precision="round_trip")
+    return pd.DataFrame({name: _column([row[i] for row in rows]) for i, name in enumerate(header)})
 
 
 def last_values(path: Path | str) -> dict[str, float]:
@@ -143,6 +140,18 @@ def _parse(path: Path, content: bytes) -> tuple[list[str], list[list[str]]]:
         raise UserError(f"{path}: not a metrics file (no column 'steps'); move it away")
     header = lines[0]
     return header, [row for row in lines[1:] if len(row) == len(header) and row[0].isdigit()]
+
+
+def _column(cells: list[str]) -> list[int] | list[float] | list[str]:
+    # pandas' own reader is exact by default in some versions and by request in others.
+    try:
+        return [int(cell) for cell in cells]
+    except ValueError:
+        pass
+    try:
+        return [float(cell or "nan") for cell in cells]
+    except ValueError:
+        return cells
 
 
 def _line(cells: list[str]) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import netrc
 import os
+import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -185,10 +186,10 @@ def _forget_service() -> None:
 
     Left alone, a dead one also ends the program with a traceback at exit.
     """
-    with contextlib.suppress(Exception):  # it is broken; that much is already told
-        import wandb
-
-        wandb.teardown(exit_code=1)
+    wandb = sys.modules.get("wandb")
+    if wandb is not None:
+        with contextlib.suppress(Exception):  # it is broken; that much is already told
+            wandb.teardown(exit_code=1)
 
 
 def _kept_id(folder: Path) -> str:

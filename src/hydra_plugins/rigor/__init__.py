@@ -1,0 +1,1 @@
+"""Hydra plugins of rigor."""

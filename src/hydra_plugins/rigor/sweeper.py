@@ -1,0 +1,105 @@
+"""Hydra's plugin of `rigor-train`: a sweep is composed, checked and named before it starts.
+
+Hydra accepts plugins from the package `hydra_plugins` only. Its basic sweeper accepts a sweep that
+expands to nothing, knows no directories, and forgets what ran; this one writes a manifest, lets
+done runs be skipped, and ends with a table and a picture.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.errors import HydraException
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from rigor.errors import UserError
+from rigor.launch import hints, sweep
+from rigor.launch.job import Job, job
+
+
+class RigorSweeper(Sweeper):
+    """Expand a sweep, refuse it whole or launch what is not done yet.
+
+    Args:
+      params: swept values that an experiment file brings; the command line's replace them.
+    """
+
+    def __init__(self, params: dict[str, Any] | None = None) -> None:
+        self.params = dict(params or {})
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Receive what Hydra hands to its plugins."""
+        self.context: HydraContext = hydra_context
+        self.composed: DictConfig = config
+        self.launcher: Launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> list[JobReturn]:
+        """Run the sweep that `arguments` and `params` describe.
+
+        Raises:
+          UserError: no job, two jobs with one hash, or a job that cannot work; nothing has started.
+          SweepFailed: some runs failed; the others went on.
+        """
+        overrides = self._expand(arguments)
+        jobs = [self._compose(number, override) for number, override in enumerate(overrides)]
+        directory = sweep.write_manifest(jobs, overrides)
+        named = [[*override, f"sweep={directory.name}"] for override in overrides]
+        returns: Sequence[JobReturn] = []
+        try:
+            returns = self.launcher.launch(named, initial_job_idx=0)
+        finally:
+            # however it ended, a stop by the user included: what there is is shown
+            sweep.summarise([one.path for one in jobs], directory)
+        sweep.raise_failures(returns)
+        return list(returns)
+
+    def _expand(self, arguments: list[str]) -> list[list[str]]:
+        """Return the overrides of every job: the product of the swept values."""
+        given = [f"{key}={value}" for key, value in self.params.items()] + arguments
+        parser = OverridesParser.create(config_loader=self.context.config_loader)
+        parsed = parser.parse_overrides(given)
+        for override in parsed:
+            swept = override.is_sweep_override() and override.is_discrete_sweep()
+            if swept and not list(override.sweep_string_iterator()):
+                raise UserError(
+                    f"{override.input_line}: expands to no value, so the sweep has no job"
+                )
+        batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+        overrides = list(itertools.chain.from_iterable(batches))
+        if not overrides:
+            raise UserError("the sweep expands to no job")
+        return overrides
+
+    def _compose(self, number: int, override: list[str]) -> Job:
+        """Compose and check one job; its error says which."""
+        composed = self.context.config_loader.load_sweep_config(self.composed, override)
+        try:
+            return job(composed, composed.hydra.runtime.choices)
+        except UserError as error:
+            raise UserError(f"job {number} ({' '.join(override)}): {error}") from error
+        except HydraException as error:
+            raise UserError(f"job {number} ({' '.join(override)}): {hints.line(error)}") from error
+
+
+@dataclass
+class SweeperConf:
+    """Schema of `hydra/sweeper=rigor`."""
+
+    _target_: str = "hydra_plugins.rigor.sweeper.RigorSweeper"
+    params: dict[str, Any] | None = field(default_factory=dict)
+
+
+ConfigStore.instance().store(group="hydra/sweeper", name="rigor", node=SweeperConf)

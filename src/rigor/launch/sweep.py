@@ -1,0 +1,93 @@
+"""A sweep: its directory, its manifest, its table and its picture."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.utils import JobReturn, JobStatus
+
+from rigor.errors import UserError
+from rigor.launch.job import Job
+from rigor.tracking.disk import disk_errors
+from rigor.tracking.rundir import atomic_write
+
+
+class SweepFailed(Exception):
+    """Some runs of a sweep failed; `code` is the exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def sweep_directory(jobs: list[Job]) -> Path:
+    """Return `out/sweeps/<name>`: the choices that all jobs share, and a hash of their hashes."""
+    shared = [
+        value.rpartition("/")[2]
+        for group, value in jobs[0].choices.items()
+        if all(one.choices.get(group) == value for one in jobs)
+    ]
+    digest = hashlib.sha256("".join(sorted(one.digest for one in jobs)).encode()).hexdigest()
+    name = "-".join([*shared, f"{len(jobs)}runs", digest[:8]])
+    return Path(jobs[0].config.out) / "sweeps" / name
+
+
+def write_manifest(jobs: list[Job], overrides: list[list[str]]) -> Path:
+    """Write which runs belong to a sweep, and return the sweep's directory.
+
+    Raises:
+      UserError: two jobs are the same run, or the place is not writable.
+    """
+    _refuse_twins(jobs, overrides)
+    directory = sweep_directory(jobs)
+    with disk_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    manifest = {
+        "overrides": overrides,
+        "runs": [str(one.path) for one in jobs],
+        "hashes": [one.digest for one in jobs],
+    }
+    atomic_write(directory / "manifest.json", json.dumps(manifest, indent=1))
+    return directory
+
+
+def summarise(paths: list[Path], directory: Path) -> None:
+    """Print the table of some runs, and write it and the learning curves into `directory`."""
+    from rich.console import Console
+
+    from rigor.report.figures import learning_curves
+    from rigor.report.labels import curve_labels
+    from rigor.report.tables import collect_rows, sweep_table, table_text
+    from rigor.tracking.metrics import read
+
+    rows = collect_rows(paths)
+    atomic_write(directory / "table.txt", table_text(rows, width=120))
+    console = Console(soft_wrap=False)
+    console.print(sweep_table(rows, width=min(console.width, 160)))
+    metrics = [read(path / "metrics.csv") for path in paths]
+    drawn = list(zip(curve_labels(paths), metrics, strict=True))
+    picture = learning_curves(drawn, directory / "learning_curves.png")
+    console.print(f"results: {directory}\npicture: {picture}", highlight=False, soft_wrap=True)
+
+
+def _refuse_twins(jobs: list[Job], overrides: list[list[str]]) -> None:
+    """Refuse two jobs that would be the same run."""
+    seen: dict[str, int] = {}
+    for number, one in enumerate(jobs):
+        if one.digest in seen:
+            first = overrides[seen[one.digest]]
+            raise UserError(
+                f"jobs {seen[one.digest]} ({' '.join(first)}) and {number} "
+                f"({' '.join(overrides[number])}) are the same run; sweep over something that "
+                "changes the result"
+            )
+        seen[one.digest] = number
+
+
+def raise_failures(returns: Sequence[JobReturn]) -> None:
+    """Raise when any job failed: code 2 if all failures were the user's, else 1."""
+    errors = [r._return_value for r in returns if r.status == JobStatus.FAILED]
+    if errors:
+        mine = [error for error in errors if not isinstance(error, UserError)]
+        raise SweepFailed(f"{len(errors)} of {len(returns)} runs failed", 1 if mine else 2)

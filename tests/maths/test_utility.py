@@ -1,0 +1,389 @@
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from rigor.maths.utility import CVaR, Entropic, Mean, MeanCVaR, MeanVariance, Utility
+
+ALL = [
+    Mean(),
+    CVaR(0.1),
+    CVaR(1.0),
+    MeanCVaR(0.5, 0.1),
+    MeanCVaR(0.0, 0.25),
+    MeanCVaR(1.0, 0.3),
+    Entropic(-1.0),
+    Entropic(-0.01),
+    MeanVariance(0.1),
+    MeanVariance(2.0),
+]
+WITH_STOCK = [utility for utility in ALL if utility.needs_stock]
+
+
+def exact_f(utility: Utility, x: Fraction) -> Fraction:
+    """Return f(x) of a utility made of polynomials, in rational numbers, from the paper's table."""
+    match utility:
+        case Mean():
+            return x
+        case CVaR(tau):
+            return min(x, Fraction(0)) / Fraction(tau)
+        case MeanCVaR(kappa, tau):
+            kappa2 = (1 - Fraction(kappa)) / Fraction(tau) + Fraction(kappa)
+            return Fraction(kappa) * max(x, Fraction(0)) + kappa2 * min(x, Fraction(0))
+        case MeanVariance(kappa):
+            k = Fraction(kappa)
+            return x - k * x * x if x <= 1 / (2 * k) else 1 / (4 * k)
+    raise AssertionError(utility)
+
+
+def exact_value(utility: Utility, stock: float, mass: float, z: np.ndarray) -> float:
+    """Return (mean_j f(S + D z_j) − f(S))/D in rational numbers."""
+    s, d = Fraction(stock), Fraction(mass)
+    total = sum(exact_f(utility, s + d * Fraction(float(x))) for x in z)
+    return float((total / len(z) - exact_f(utility, s)) / d)
+
+
+def naive_value(utility: Utility, stock: np.ndarray, mass: np.ndarray, z: np.ndarray) -> np.ndarray:
+    s, d = stock[:, None, None], mass[:, None, None]
+    return ((utility.f(s + d * z).mean(-1) - utility.f(s)[..., 0]) / d[..., 0]).astype(np.float64)
+
+
+# f
+
+
+def test_f_by_hand() -> None:
+    x = np.array([-2.0, -1.0, 0.0, 1.0, 6.0])
+    np.testing.assert_array_equal(Mean().f(x), x)
+    # erratum E1: (x)₋ = min(x, 0); −2/.1 = −20
+    np.testing.assert_allclose(CVaR(0.1).f(x), [-20, -10, 0, 0, 0])
+    # κ₂ = .5/.1 + .5 = 5.5
+    np.testing.assert_allclose(MeanCVaR(0.5, 0.1).f(x), [-11, -5.5, 0, 0.5, 3])
+    # (e^{−x} − 1)/−1 = 1 − e^{−x}
+    np.testing.assert_allclose(Entropic(-1.0).f(x), 1 - np.exp(-x))
+    # x − .1 x² up to 5, then 2.5
+    np.testing.assert_allclose(MeanVariance(0.1).f(x), [-2.4, -1.1, 0, 0.9, 2.5])
+
+
+def test_entropic_f_is_exact_near_0_and_minus_infinity_far_below() -> None:
+    # erratum E2: expm1; (e^{βx} − 1)/β = x + βx²/2 + ...
+    assert Entropic(-1.0).f(np.array([1e-20]))[0] == 1e-20
+    assert Entropic(-1.0).f(np.array([-1e4]))[0] == -math.inf
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+def test_f_is_concave_and_normalised(utility: Utility) -> None:
+    # f(0) = 0 and 1 ∈ ∂f(0), so OCE(constant) = constant
+    x = np.linspace(-5.0, 5.0, 1001)
+    slopes = np.diff(utility.f(x)) / np.diff(x)
+    assert np.all(np.diff(slopes) <= 1e-9)
+    assert utility.f(np.zeros(1))[0] == 0.0
+    assert slopes[500] <= 1.0 + 1e-9
+    assert slopes[499] >= 1.0 - 1e-9
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+def test_lipschitz_is_the_steepest_slope(utility: Utility) -> None:
+    # erratum E4: 1, 1/τ, κ₂; none for entropic and mean-variance, whose slopes grow without end
+    x = np.linspace(-50.0, 50.0, 2001)
+    steepest = (np.diff(utility.f(x)) / np.diff(x)).max()
+    if utility.lipschitz is None:
+        wider = np.diff(utility.f(4 * x)) / np.diff(4 * x)
+        assert wider.max() > steepest
+    else:
+        assert steepest == pytest.approx(utility.lipschitz)
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+def test_positively_homogeneous_says_what_f_does(utility: Utility) -> None:
+    x = np.linspace(-3.0, 7.0, 50)
+    scales = np.allclose(utility.f(3.0 * x), 3.0 * utility.f(x))
+    assert scales == utility.positively_homogeneous
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+def test_f_and_value_agree_between_numpy_and_torch(utility: Utility) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(6, 3, 5))
+    stock = np.array([0.0, 0.4, -0.4, 0.0, 3.0, -3.0])
+    mass = np.array([1.0, 0.5, 0.5, 0.0, 0.0, 1e-9])
+    tensors = [torch.from_numpy(array) for array in (stock, mass, z)]
+    np.testing.assert_allclose(utility.f(tensors[2]).numpy(), utility.f(z), rtol=1e-14)
+    value = utility.value(*tensors)
+    assert value.dtype == torch.float64
+    np.testing.assert_allclose(value.numpy(), utility.value(stock, mass, z), rtol=1e-13)
+
+
+# value
+
+
+@pytest.mark.parametrize("utility", [u for u in ALL if not isinstance(u, Entropic)], ids=str)
+def test_value_is_the_naive_formula_where_that_is_fine(utility: Utility) -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(200, 3, 5))
+    stock, mass = rng.normal(size=200), rng.uniform(0.3, 1.0, size=200)
+    np.testing.assert_allclose(
+        utility.value(stock, mass, z), naive_value(utility, stock, mass, z), rtol=1e-10, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("mass", [1.0, 0.1, 1e-8, 1e-16, 1e-100, 1e-300])
+@pytest.mark.parametrize("utility", [u for u in ALL if not isinstance(u, Entropic)], ids=str)
+def test_value_is_exact_at_every_mass(utility: Utility, mass: float) -> None:
+    # stocks on both sides of the kink, on it, and within reach of it: S = ±D/2
+    rng = np.random.default_rng(2)
+    for stock in (0.0, 1.0, -1.0, mass / 2, -mass / 2, 5.0, 1.0 / 4.0, 7.5):
+        z = rng.normal(size=(1, 3, 5))
+        value = utility.value(np.array([stock]), np.array([mass]), z)[0]
+        exact = [exact_value(utility, stock, mass, z[0, a]) for a in range(3)]
+        np.testing.assert_allclose(value, exact, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("mass", [1.0, 1e-3, 1e-12, 1e-150, 1e-250, 1e-300])
+def test_entropic_value_is_the_exact_certainty_equivalent(mass: float) -> None:
+    beta = -2.0
+    z = np.random.default_rng(3).normal(size=(1, 3, 5))
+    value = Entropic(beta).value(np.array([9.0]), np.array([mass]), z)[0]
+    with localcontext() as context:
+        context.prec = 700
+        rate = Decimal(beta) * Decimal(mass)
+        for a in range(3):
+            mean = sum((rate * Decimal(float(x))).exp() for x in z[0, a]) / 5
+            assert value[a] == pytest.approx(float(mean.ln() / rate), rel=1e-12)
+
+
+def test_entropic_value_neither_overflows_nor_sees_the_stock() -> None:
+    # −1 and +1 equally likely at β·D = −1000: the worse one but for log(2)/1000
+    z = np.array([[[-1.0, 1.0], [0.0, 0.0]]])
+    for stock in (0.0, 1e6, -1e6):
+        value = Entropic(-1000.0).value(np.array([stock]), np.ones(1), z)
+        np.testing.assert_allclose(value, [[-1.0 + math.log(2) / 1000, 0.0]], rtol=1e-14)
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+def test_value_at_mass_0_is_the_limit(utility: Utility) -> None:
+    # f'(S) times the mean of z off the kinks, f(z) at CVaR's kink with S = 0 exactly
+    z = np.random.default_rng(4).normal(size=(3, 2, 7))
+    stock = np.array([0.3, -0.3, 0.0])
+    with np.errstate(all="raise"):
+        value = utility.value(stock, np.zeros(3), z)
+    if not utility.needs_stock:
+        np.testing.assert_allclose(value, z.mean(-1), rtol=1e-13)
+        return
+    step = 1e-6
+    slope = (utility.f(stock + step) - utility.f(stock - step)) / (2 * step)
+    np.testing.assert_allclose(value[:2], slope[:2, None] * z.mean(-1)[:2], rtol=1e-6, atol=1e-12)
+    at_zero = z.mean(-1) if isinstance(utility, MeanVariance) else utility.f(z).mean(-1)
+    np.testing.assert_allclose(value[2], at_zero[2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+@pytest.mark.parametrize("mass", [1.0, 1e-5, 1e-20, 1e-300, 5e-324, 0.0])
+def test_value_is_finite_and_ordered_where_the_naive_formula_is_not(
+    utility: Utility, mass: float
+) -> None:
+    # an action that is better in every outcome is never worse, and strictly better below the kink
+    worse = np.random.default_rng(5).normal(size=(8, 1, 9))
+    z = np.concatenate([worse, worse + 0.01], axis=1)
+    stock = np.array([0.0, 1e-300, -1e-300, -1.0, 1.0, -1e6, 1e6, -2e-3])
+    value = utility.value(stock, np.full(8, mass), z)
+    assert np.isfinite(value).all()
+    assert np.all(value[:, 1] >= value[:, 0])
+    below = stock < -1e-5  # CVaR is flat above, and at 1e6 so are others
+    if mass < 1e-4:
+        assert np.all(value[below, 1] > value[below, 0])
+
+
+# direct and oce
+
+
+def test_direct_by_hand() -> None:
+    x, p = np.array([4.0, 0.0, 1.0]), np.array([0.5, 0.2, 0.3])
+    # E = 2.3, worst .4 = .2 of 0 and .2 of 1: CVaR = .5; Var = 8 + .3 − 5.29 = 3.01
+    assert Mean().direct(x, p) == pytest.approx(2.3)
+    assert CVaR(0.4).direct(x, p) == pytest.approx(0.5)
+    assert MeanCVaR(0.25, 0.4).direct(x, p) == pytest.approx(0.25 * 2.3 + 0.75 * 0.5)
+    assert MeanVariance(0.1).direct(x, p) == pytest.approx(2.3 - 0.301)
+    expected = -math.log(0.5 * math.exp(-4) + 0.2 + 0.3 * math.exp(-1))
+    assert Entropic(-1.0).direct(x, p) == pytest.approx(expected)
+
+
+def test_oce_by_hand() -> None:
+    x, p = np.array([4.0, 0.0, 1.0]), np.array([0.5, 0.2, 0.3])
+    # the .4-quantile is 1, so c = −1; at τ = .5 every quantile in [1, 4] serves: c = −1 again
+    assert CVaR(0.4).oce(x, p) == pytest.approx((0.5, -1.0))
+    assert CVaR(0.5).oce(x, p) == pytest.approx((0.6, -1.0))
+    assert CVaR(0.5).oce(-x, p) == pytest.approx((-4.0, 1.0))
+    # erratum E3: ess sup − E = 1.7 <= 1/(2κ) = 5: c = −E
+    assert MeanVariance(0.1).oce(x, p) == pytest.approx((2.3 - 0.301, -2.3))
+
+
+def test_sums_of_probabilities_meet_tau_in_spite_of_rounding() -> None:
+    # eight times .1 sums to .7999999999999999; every .8-quantile of 1 ... 10 lies in [8, 9]
+    value, c = CVaR(0.8).oce(np.arange(1.0, 11.0), np.full(10, 0.1))
+    assert c == -8.0
+    assert value == pytest.approx(4.5)
+
+
+def test_oce_of_the_mean_takes_c_0() -> None:
+    # erratum E5
+    assert Mean().oce(np.array([1.0, 5.0])) == (3.0, 0.0)
+    assert MeanCVaR(1.0, 0.3).oce(np.array([1.0, 5.0])) == (3.0, 0.0)
+
+
+def test_mean_variance_oce_is_larger_beyond_its_bound() -> None:
+    # erratum E3 with κ = 1: X = 0 or 10. E − κVar = 5 − 25 = −20. The condition E max(v − X, 0) =
+    # 1/2 gives v = 1 (only X = 0 below it), c = 1/2 − 1 = −1/2, J = 1/2 + 1/4 − ½·1² = 1/4
+    x = np.array([0.0, 10.0])
+    assert MeanVariance(1.0).direct(x) == pytest.approx(-20.0)
+    assert MeanVariance(1.0).oce(x) == pytest.approx((0.25, -0.5))
+
+
+laws = st.lists(
+    st.tuples(
+        st.one_of(st.floats(-20.0, 20.0), st.sampled_from([-1.0, 0.0, 2.0])), st.integers(1, 9)
+    ),
+    min_size=1,
+    max_size=8,
+).map(
+    lambda atoms: (
+        np.array([x for x, _ in atoms]),
+        np.array([n for _, n in atoms]) / sum(n for _, n in atoms),
+    )
+)
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+@settings(max_examples=25, deadline=None)
+@given(law=laws)
+def test_oce_is_direct_and_no_c_does_better(
+    utility: Utility, law: tuple[np.ndarray, np.ndarray]
+) -> None:
+    x, p = law
+    value, c = utility.oce(x, p)
+    direct = utility.direct(x, p)
+    near = 1e-9 * max(1.0, abs(direct))
+    if isinstance(utility, MeanVariance) and x.max() - p @ x > 0.5 / utility.kappa:
+        assert value > direct - near  # erratum E3
+    else:
+        assert value == pytest.approx(direct, rel=1e-9, abs=1e-9)
+    others = c + np.concatenate([[0.0], np.linspace(-30, 30, 241), [-1e-3, 1e-3]])
+    j = p @ utility.f(others[None, :] + x[:, None]) - others
+    assert j.max() <= value + near
+    assert j[0] == pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("utility", [*WITH_STOCK, Entropic(-1.0)], ids=str)
+@settings(max_examples=20, deadline=None)
+@given(law=laws)
+def test_oce_maximiser_is_the_one_nearest_0(
+    utility: Utility, law: tuple[np.ndarray, np.ndarray]
+) -> None:
+    x, p = law
+    value, c = utility.oce(x, p)
+    nearer = c * np.linspace(0.0, 0.999, 50)
+    j = p @ utility.f(nearer[None, :] + x[:, None]) - nearer
+    assert np.all(j <= value + 1e-12 * max(1.0, abs(value)))
+    if abs(c) > 0.1 and utility.positively_homogeneous:
+        assert j[0] < value  # c = 0 would have been taken
+
+
+@pytest.mark.parametrize("utility", [u for u in ALL if not isinstance(u, MeanVariance)], ids=str)
+def test_a_constant_is_worth_itself(utility: Utility) -> None:
+    assert utility.direct(np.array([3.5])) == pytest.approx(3.5)
+    assert utility.oce(np.array([3.5]))[0] == pytest.approx(3.5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(law=laws)
+def test_cvar_of_everything_is_the_mean(law: tuple[np.ndarray, np.ndarray]) -> None:
+    mean = Mean().direct(*law)
+    assert CVaR(1.0).direct(*law) == pytest.approx(mean, abs=1e-12)
+    assert CVaR(1.0).oce(*law)[0] == pytest.approx(mean, abs=1e-12)
+    assert MeanCVaR(1.0, 0.1).direct(*law) == pytest.approx(mean, abs=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(law=laws, tau=st.floats(0.01, 1.0))
+def test_mean_cvar_lies_between_its_two_parts(
+    law: tuple[np.ndarray, np.ndarray], tau: float
+) -> None:
+    assert MeanCVaR(0.0, tau).direct(*law) == pytest.approx(CVaR(tau).direct(*law))
+    low, high = CVaR(tau).direct(*law), Mean().direct(*law)
+    assert low - 1e-9 <= MeanCVaR(0.4, tau).direct(*law) <= high + 1e-9
+    assert low >= law[0].min() - 1e-9
+
+
+def test_entropic_direct_does_not_overflow_and_has_the_mean_as_limit() -> None:
+    x = np.array([-3000.0, 1000.0])
+    assert Entropic(-1.0).direct(x) == pytest.approx(-3000.0 + math.log(2.0))
+    assert Entropic(-1e-9).direct(x) == pytest.approx(-1000.0, abs=1e-2)
+    assert Entropic(-1.0).oce(x)[0] == pytest.approx(-3000.0 + math.log(2.0))
+
+
+def test_impossible_outcomes_do_not_count() -> None:
+    x, p = np.array([-1e9, 1.0, 2.0]), np.array([0.0, 0.5, 0.5])
+    for utility in ALL:
+        assert utility.direct(x, p) == pytest.approx(utility.direct(x[1:]))
+        assert utility.oce(x, p) == pytest.approx(utility.oce(x[1:]))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "probabilities"),
+    [
+        ([1.0, 2.0], [0.5, 0.4]),
+        ([1.0, 2.0], [1.5, -0.5]),
+        ([1.0, 2.0], [1.0]),
+        ([], None),
+        ([[1.0]], None),
+    ],
+)
+def test_what_is_no_distribution_is_refused(
+    outcomes: list[float], probabilities: list[float] | None
+) -> None:
+    weights = None if probabilities is None else np.array(probabilities)
+    with pytest.raises(ValueError, match="outcomes"):
+        Mean().direct(np.array(outcomes), weights)
+
+
+# schemas
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CVaR(0.0), r"risk.tau=0.0: "),
+        (lambda: CVaR(1.1), r"risk.tau=1.1: "),
+        (lambda: MeanCVaR(-0.1, 0.1), r"risk.kappa=-0.1: "),
+        (lambda: MeanCVaR(0.5, 2), r"risk.tau=2: "),
+        (lambda: Entropic(1.0), r"risk.beta=1.0: .*opposite sign"),
+        (lambda: Entropic(0.0), r"risk.beta=0.0: .*risk=mean"),
+        (lambda: Entropic(-math.inf), r"risk.beta=-inf: "),
+        (lambda: MeanVariance(0.0), r"risk.kappa=0.0: .*risk=mean"),
+        (lambda: MeanVariance(-1.0), r"risk.kappa=-1.0: "),
+    ],
+)
+def test_ranges_are_refused_by_the_key(make: Callable[[], Utility], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("utility", ALL, ids=str)
+def test_every_utility_is_a_schema(utility: Utility) -> None:
+    schema = OmegaConf.structured(type(utility))  # fields missing: no check may crash
+    values = {name: getattr(utility, name) for name in schema}
+    assert OmegaConf.to_object(OmegaConf.merge(schema, values)) == utility
+
+
+def test_only_kinked_and_bent_utilities_need_a_stock() -> None:
+    assert not Mean().needs_stock
+    assert not Entropic(-1.0).needs_stock
+    assert CVaR(0.1).needs_stock
+    assert MeanCVaR(0.5, 0.1).needs_stock
+    assert MeanVariance(0.1).needs_stock
