@@ -1,0 +1,38 @@
+# Two commands do everything, set-up included: `make train` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# One thread a process: with more, two processes on two cores wait for each other.
+export OMP_NUM_THREADS := 1
+export OMP_WAIT_POLICY := passive
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train test check clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## make .venv with everything in it
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("rigor needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+train: $(READY) ## the main job on a small budget: Breakout, three seeds, about 5 minutes
+	$(BIN)/rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2 \
+	  train.steps=4000 env.max_frames=8000 \
+	  evaluate.every=0.25 evaluate.episodes=3 evaluate.final_episodes=3
+
+test: $(READY) ## every test, at most 15 minutes on two cores
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 10
+
+check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+
+clean: ## remove .venv and caches; runs stay
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
