@@ -5,6 +5,8 @@ imports torch, gymnasium or wandb: composing and refusing must be quick.
 """
 
 import dataclasses
+import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +63,10 @@ class Mlp:
 
     hidden: list[int] = MISSING
 
+    def __post_init__(self) -> None:
+        for width in self.hidden:
+            _at_least(f"network.hidden={list(self.hidden)}: width", width, 1)
+
 
 @dataclass
 class NatureCnn:
@@ -69,13 +75,18 @@ class NatureCnn:
     hidden: int = MISSING
     embedding: int = MISSING
 
+    def __post_init__(self) -> None:
+        _at_least("network.hidden", self.hidden, 1)
+        _at_least("network.embedding", self.embedding, 1)
+
 
 @dataclass
 class Train:
     """How the network is trained. Fractions are of `schedule_steps`.
 
     steps: agent steps of this run. schedule_steps: agent steps that the schedules hang on.
-    batch_size: transitions an update. learning_rate, adam_eps: Adam's.
+    batch_size: transitions an update. learning_rate, adam_eps: Adam's, the rate moving linearly to
+    learning_rate_end over the schedule.
     huber: threshold κ of the quantile Huber loss, in learned reward units (erratum E21).
     reduction: of the loss, see `rigor.maths.quantile`.
     update_every: agent steps for one update. learning_starts: fraction without updates.
@@ -89,6 +100,7 @@ class Train:
     schedule_steps: int = MISSING
     batch_size: int = MISSING
     learning_rate: float = MISSING
+    learning_rate_end: float = MISSING
     adam_eps: float = MISSING
     huber: float = MISSING
     reduction: str = MISSING
@@ -113,14 +125,14 @@ class Train:
             "checkpoint_every",
         ):
             _at_least(f"train.{key}", getattr(self, key), 1)
-        for key in ("learning_rate", "adam_eps", "log_every"):
+        for key in ("learning_rate", "learning_rate_end", "adam_eps", "log_every"):
             _positive(f"train.{key}", getattr(self, key))
         for key in ("learning_starts", "epsilon_start", "epsilon_end", "epsilon_fraction"):
             _fraction(f"train.{key}", getattr(self, key))
         _fraction("train.target_smoothing", self.target_smoothing)
         _positive("train.target_smoothing", self.target_smoothing)
         _fraction("train.log_every", self.log_every)
-        if self.huber < 0:
+        if not 0 <= self.huber < math.inf:
             raise ValueError(f"train.huber={self.huber}: must be 0 (plain quantile loss) or more")
         _one_of("train.reduction", self.reduction, ("qr_dqn", "sum", "mean"))
         if self.replay_capacity < self.batch_size:
@@ -227,18 +239,7 @@ def build(config: DictConfig) -> Config:
       UserError: a value out of range, or choices that cannot work together.
     """
     keys = [field.name for field in dataclasses.fields(Config)]
-    try:
-        nodes = {key: config[key] for key in keys}
-        objects = {
-            key: instantiate(node) if isinstance(node, DictConfig) else node
-            for key, node in nodes.items()
-        }
-    except InstantiationException as error:
-        cause = error.__cause__
-        if isinstance(cause, (ValueError, TypeError, UserError)):
-            raise UserError(_line(cause)) from error
-        raise UserError(_line(error)) from error
-    built = Config(**objects)
+    built = Config(**{key: _working(key, config[key]) for key in keys})
     validate(built)
     return built
 
@@ -286,7 +287,13 @@ def validate(config: Config) -> None:
 def warnings(config: Config) -> list[str]:
     """Return one line for every choice that works but may not mean what it seems to."""
     lines = []
-    risk, m = config.risk, config.horizons.bundle(config.discount).n_horizons
+    risk, bundle = config.risk, config.horizons.bundle(config.discount)
+    m = bundle.n_horizons
+    if bundle.fit_error:
+        lines.append(
+            f"discount={_name(config.discount)} stands on {m} fitted exponentials, relative error "
+            f"{bundle.fit_error:.2g}"
+        )
     if not isinstance(risk, utility.Mean) and m > 1:
         lines.append(
             f"risk={_name(risk)} with {m} horizons: the horizons are added quantile by quantile, "
@@ -301,9 +308,25 @@ def warnings(config: Config) -> list[str]:
     if tau is not None and config.evaluate.final_episodes * tau < 10:
         lines.append(
             f"evaluate.final_episodes={config.evaluate.final_episodes} with risk.tau={tau}: fewer "
-            f"than 10 games in the tail; evaluate.final_episodes={int(10 / tau) + 1} would do"
+            f"than 10 games in the tail; evaluate.final_episodes={math.ceil(10 / tau)} would do"
         )
     return lines
+
+
+def _working(group: str, node: Any) -> Any:
+    """Return the working object of a group's node; a plain value is its own."""
+    if not isinstance(node, DictConfig):
+        return node
+    try:
+        return instantiate(node)
+    except InstantiationException as error:
+        found = re.search(r"full_key: (\S+)", str(error))
+        where = found.group(1) if found else group
+        reason = _line(error.__cause__ or error)
+        if not isinstance(error.__cause__, ValueError):
+            raise UserError(f"{where}: {reason}") from error
+        # names its key as the group's own, also where it is nested, as in discount.base
+        raise UserError(reason.replace(f"{group}.", f"{where}.", 1)) from error
 
 
 def _with_target(cls: type) -> type:
@@ -344,8 +367,8 @@ def _at_least(key: str, value: float, least: float) -> None:
 
 
 def _positive(key: str, value: float) -> None:
-    if not value > 0:
-        raise ValueError(f"{key}={value}: must be above 0")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{key}={value}: must be above 0 and finite")
 
 
 def _fraction(key: str, value: float) -> None:

@@ -21,7 +21,7 @@ from rigor.launch import hints, sweep
 from rigor.launch.job import Job, explain, job
 from rigor.tracking.rundir import RunDirectory
 
-FLAGS_WITH_VALUE = (
+FLAGS_WITH_VALUE = (  # of Hydra; --info may stand without one
     "--cfg",
     "-c",
     "--config-dir",
@@ -45,12 +45,15 @@ def main() -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     config.register()
     Plugins.instance().register(RigorSweeper)
-    sys.argv[1:] = flags_first(sys.argv[1:])
+    overrides, flags = split(sys.argv[1:])
+    sys.argv[1:] = overrides + flags
     code, line = 0, ""
     try:
-        if {"--help", "-h"} & set(sys.argv):
-            print(hints.help_text([one for one in sys.argv[1:] if not one.startswith("-")]))
+        asked = hints.flags(flags)
+        if asked.help:
+            print(hints.help_text(overrides, asked.config_dir))
         else:
+            hints.refuse_values_of_groups(overrides)
             task()
     except UserError as error:
         code, line = 2, str(error)
@@ -67,7 +70,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code, line = 130, "interrupted"
     if line:
-        print(f"rigor-train: {line}", file=sys.stderr)
+        print(f"rigor-train: {' '.join(line.split())}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -79,18 +82,15 @@ class Ended(BaseException):
         self.code = 2 if isinstance(error, UserError) else 1
 
 
-def flags_first(arguments: list[str]) -> list[str]:
-    """Move flags before overrides: Hydra refuses overrides on both sides of a flag such as `-m`."""
-    flags, overrides = [], []
-    waiting = iter(arguments)
-    for argument in waiting:
-        if not argument.startswith("-"):
-            overrides.append(argument)
-            continue
-        flags.append(argument)
-        if argument in FLAGS_WITH_VALUE:
-            flags += [value for value in [next(waiting, None)] if value is not None]
-    return flags + overrides
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return overrides and flags: Hydra refuses overrides on both sides of a flag such as `-m`."""
+    overrides: list[str] = []
+    flags: list[str] = []
+    for argument in arguments:
+        before = flags[-1] if flags else ""
+        waits = before in FLAGS_WITH_VALUE or (before in ("--info", "-i") and "=" not in argument)
+        (flags if argument.startswith("-") or waits else overrides).append(argument)
+    return overrides, flags
 
 
 @hydra.main(version_base="1.3", config_path="pkg://rigor.conf", config_name="train")

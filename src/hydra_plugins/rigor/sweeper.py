@@ -56,6 +56,7 @@ class RigorSweeper(Sweeper):
         overrides = self._expand(arguments)
         jobs = [self._compose(number, override) for number, override in enumerate(overrides)]
         directory = sweep.write_manifest(jobs, overrides)
+        sweep.queue(jobs)
         named = [[*override, f"sweep={directory.name}"] for override in overrides]
         returns: Sequence[JobReturn] = []
         try:
@@ -72,8 +73,11 @@ class RigorSweeper(Sweeper):
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         parsed = parser.parse_overrides(given)
         for override in parsed:
-            swept = override.is_sweep_override() and override.is_discrete_sweep()
-            if swept and not list(override.sweep_string_iterator()):
+            if not override.is_sweep_override():
+                continue
+            if not override.is_discrete_sweep():
+                raise UserError(f"{override.input_line}: name the values, such as key=1,2,3")
+            if not list(override.sweep_string_iterator()):
                 raise UserError(
                     f"{override.input_line}: expands to no value, so the sweep has no job"
                 )
@@ -85,8 +89,9 @@ class RigorSweeper(Sweeper):
 
     def _compose(self, number: int, override: list[str]) -> Job:
         """Compose and check one job; its error says which."""
-        composed = self.context.config_loader.load_sweep_config(self.composed, override)
         try:
+            hints.refuse_values_of_groups(override)
+            composed = self.context.config_loader.load_sweep_config(self.composed, override)
             return job(composed, composed.hydra.runtime.choices)
         except UserError as error:
             raise UserError(f"job {number} ({' '.join(override)}): {error}") from error

@@ -1,16 +1,24 @@
 """What the command line says: its help, and one line for an error with the nearest names."""
 
+import contextlib
 import dataclasses
 import difflib
+import io
 import re
+from argparse import Namespace
+from collections.abc import Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from hydra import compose, initialize_config_module
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 
 from rigor import config
+from rigor.errors import UserError
 
 HELP = """\
 rigor-train: train a reinforcement-learning agent whose discounting and whose risk measure are two
@@ -36,21 +44,68 @@ def line(error: HydraException) -> str:
     """Return what is wrong in one line: the key, the value and the names that come nearest."""
     first, *rest = [part.strip() for part in str(error).strip().splitlines() if part.strip()]
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        return _missing(str(error.missing_cfg_file))
+        return _missing(str(error.missing_cfg_file), error.options or ())
+    if found := re.match(r"Ambiguous value for argument '(.+)'", first):
+        key, _, values = found.group(1).partition("=")
+        way_out = f"add -m to sweep over them, or write {key}=[{values}]"
+        return f"{found.group(1)}: several values; {way_out}"
     if found := re.match(r"Could not override '(.+?)'", first):
-        return _no_such_key(found.group(1))
+        return no_such_key(found.group(1))
     if found := re.match(r"Error merging override (.+)", first):
-        return f"{found.group(1)}: {rest[0] if rest else 'does not fit the key'}"
+        reason = str(error.__cause__ or "").strip().partition("\n")[0]
+        return f"{found.group(1)}: {reason or 'does not fit the key'}"
     return " ".join([first, *rest[:1]])
 
 
-def help_text(overrides: list[str]) -> str:
-    """Return the help for some overrides.
+def flags(given: list[str]) -> Namespace:
+    """Return Hydra's reading of the command line's flags.
+
+    Raises:
+      UserError: one that does not exist, or has no value; Hydra would print its usage.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            asked = get_args_parser().parse_args(given)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        reason = said.getvalue().strip().rpartition("error: ")[2]
+        raise UserError(f"{reason}; values are set by key=value, see rigor-train --help") from end
+    one_of = {name: getattr(asked, name) for name in ("multirun", "run", "cfg", "info")}
+    if sum(map(bool, one_of.values())) > 1:
+        named = " and ".join(f"--{name}" for name, value in one_of.items() if value)
+        raise UserError(f"{named} do not go together; leave one out")
+    return asked
+
+
+def refuse_values_of_groups(overrides: list[str]) -> None:
+    """Refuse `risk=null` and `=3`, which Hydra takes for groups and stumbles over.
+
+    Raises:
+      UserError: naming the override and the group's options.
+    """
+    options = _options()
+    for override in OverridesParser.create().parse_overrides(overrides):
+        group = override.key_or_group
+        if override.is_sweep_override() or override.is_delete() or group not in [*options, ""]:
+            continue
+        if not isinstance(override.value(), str | list | dict):
+            way_out = _choose(options[group]) if group else "write key=value"
+            raise UserError(f"{override.input_line}: no such option; {way_out}")
+
+
+def help_text(overrides: list[str], config_dir: str | None = None) -> str:
+    """Return the help for some overrides, those that sweep left out.
 
     Hydra's own walks every group three times, which takes seconds with 57 games.
     """
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    own = [one.input_line for one in parsed if one.input_line and not one.is_sweep_override()]
+    if config_dir is not None:
+        own.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
     with initialize_config_module("rigor.conf", version_base="1.3"):
-        values = OmegaConf.to_yaml(compose("train", overrides))
+        values = OmegaConf.to_yaml(compose("train", own))
     shown = [f"  {line}" for line in values.splitlines() if "_target_" not in line]
     return HELP.format(choices=_choices(), values="\n".join(shown) + "\n")
 
@@ -61,15 +116,14 @@ def _choices() -> str:
     games = [name for name in options["env"] if name.startswith("atari/")]
     options["env"] = [name for name in options["env"] if name not in games]
     options["env"].append(f"atari/<game> ({len(games)} games)")
-    return "\n".join(f"  {group}: {', '.join(names)}" for group, names in options.items())
+    return "\n".join(f"  {group}: {', '.join(names)}" for group, names in options.items() if names)
 
 
 def _options() -> dict[str, list[str]]:
     """Return the options of every group of `conf/`."""
     root = resources.files("rigor.conf")
     groups = sorted(node.name for node in root.iterdir() if node.is_dir())
-    found = {group: _names(root / group) for group in groups}
-    return {group: names for group, names in found.items() if names}
+    return {group: _names(root / group) for group in groups if not group.startswith("_")}
 
 
 def _names(folder: Traversable, prefix: str = "") -> list[str]:
@@ -82,22 +136,46 @@ def _names(folder: Traversable, prefix: str = "") -> list[str]:
     return names
 
 
-def _missing(file: str) -> str:
-    """Return the line for a config file that does not exist, such as `env/atari/breakot`."""
+def _choose(names: Sequence[str]) -> str:
+    if not names:
+        return "there are none"
+    return f"choose one of {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+
+
+def _missing(file: str, known: Sequence[str]) -> str:
+    """Return the line for a config file that does not exist, such as `env/atari/breakot`.
+
+    Args:
+      file: the group and the option. known: the group's options, as Hydra found them.
+    """
     group, _, option = file.removesuffix(".yaml").partition("/")
     options = _options()
-    if group not in options:
-        return f"{file}: no such group; choose one of {', '.join(options)}"
-    nearest = difflib.get_close_matches(option, options[group], n=3)
+    if group in options:
+        known = options[group]
+    else:  # one of Hydra's, or of the user's
+        group, _, option = file.removesuffix(".yaml").rpartition("/")
+    nearest = difflib.get_close_matches(option, known, n=3)
     tail = option.rpartition("/")[2]
-    nearest += [name for name in options[group] if name.rpartition("/")[2] == tail]
+    nearest += [name for name in known if name.rpartition("/")[2] == tail]
     hint = f"did you mean {' or '.join(dict.fromkeys(nearest))}?" if nearest else None
-    listed = ", ".join(options[group][:12]) + (", ..." if len(options[group]) > 12 else "")
-    return f"{group}={option}: no such option; {hint or f'choose one of {listed}'}"
+    choice = f"{group or '--config-name'}={option}"
+    return f"{choice}: no such option; {hint or _choose(known)}"
 
 
-def _no_such_key(key: str) -> str:
-    """Return the line for a key that no schema has."""
+def no_such_key(key: str) -> str:
+    """Return the line for a key that the composed config does not have."""
+    group, _, name = key.partition(".")
+    owners = [
+        cls.__name__
+        for cls in config.SCHEMAS.get(group, ())
+        if name in [field.name for field in dataclasses.fields(cls)]
+    ]
+    if owners:  # such as discount.k where discount=exponential was chosen
+        return (
+            f"{key}: no such key with this choice of {group}; {' and '.join(owners)} would have it"
+        )
+    if key.startswith("env.kwargs."):
+        return f"{key}: not there yet; add it with +{key}=VALUE"
     nearest = difflib.get_close_matches(key, _keys(), n=3)
     hint = f"did you mean {' or '.join(nearest)}?" if nearest else "see rigor-train --help"
     return f"{key}: no such key; {hint}"

@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rigor.config import Config, build
 from rigor.errors import UserError
+from rigor.launch import hints
 from rigor.tracking.rundir import config_hash, directory_name
 
 NAMED = ("env", "agent", "discount", "risk", "variant")
@@ -47,6 +48,9 @@ def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
       UserError: a value is missing or out of range, or choices do not go together.
     """
     keys = [field.name for field in dataclasses.fields(Config)]
+    # `+foo=1` gets past Hydra; nobody would read it
+    for key in sorted(set(map(str, composed)) - {*keys, "hydra"}):
+        raise UserError(hints.no_such_key(key))
     own = OmegaConf.masked_copy(composed, keys)
     try:
         plain = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
@@ -57,7 +61,7 @@ def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
     config = build(own)
     digest = config_hash(named_values)
     named = {group: str(choices[group]) for group in NAMED if choices.get(group)}
-    path = Path(config.out) / directory_name(named, config.seed, digest)
+    path = Path(config.out).expanduser() / directory_name(named, config.seed, digest)
     return Job(config, named_values, digest, path, named)
 
 

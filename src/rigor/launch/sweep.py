@@ -10,7 +10,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from rigor.errors import UserError
 from rigor.launch.job import Job
 from rigor.tracking.disk import disk_errors
-from rigor.tracking.rundir import atomic_write
+from rigor.tracking.rundir import RunDirectory, atomic_write
 
 
 class SweepFailed(Exception):
@@ -30,7 +30,7 @@ def sweep_directory(jobs: list[Job]) -> Path:
     ]
     digest = hashlib.sha256("".join(sorted(one.digest for one in jobs)).encode()).hexdigest()
     name = "-".join([*shared, f"{len(jobs)}runs", digest[:8]])
-    return Path(jobs[0].config.out) / "sweeps" / name
+    return jobs[0].path.parent / "sweeps" / name
 
 
 def write_manifest(jobs: list[Job], overrides: list[list[str]]) -> Path:
@@ -50,6 +50,16 @@ def write_manifest(jobs: list[Job], overrides: list[list[str]]) -> Path:
     }
     atomic_write(directory / "manifest.json", json.dumps(manifest, indent=1))
     return directory
+
+
+def queue(jobs: list[Job]) -> None:
+    """Give every run that has not begun a directory that says it is queued."""
+    for one in jobs:
+        run = RunDirectory(one.path)
+        if run.status() is None:
+            with disk_errors(run.path):
+                run.path.mkdir(parents=True, exist_ok=True)
+            run.write_status("queued", steps_total=one.steps)
 
 
 def summarise(paths: list[Path], directory: Path) -> None:
@@ -89,5 +99,7 @@ def raise_failures(returns: Sequence[JobReturn]) -> None:
     """Raise when any job failed: code 2 if all failures were the user's, else 1."""
     errors = [r._return_value for r in returns if r.status == JobStatus.FAILED]
     if errors:
-        mine = [error for error in errors if not isinstance(error, UserError)]
-        raise SweepFailed(f"{len(errors)} of {len(returns)} runs failed", 1 if mine else 2)
+        ours = [error for error in errors if not isinstance(error, UserError)]
+        first = (ours or errors)[0]
+        message = f"{len(errors)} of {len(returns)} runs failed, the first with: {first}"
+        raise SweepFailed(message, 1 if ours else 2)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
+from rigor.errors import UserError
 from rigor.learning.networks import build_network
 from rigor.learning.replay import Batch
 from rigor.maths import objective, outer, quantile, stock
@@ -42,6 +43,12 @@ class Agent:
         # the largest |learned reward|: the environment's word, else the largest seen so far
         self.reward_bound = env.reward_bound or 1.0
         self.initial_stock = 0.0
+        low, high = self.stock_range()
+        if self.utility.needs_stock and low >= high:
+            raise UserError(
+                f"outer.low={low:g} with outer.high={high:g}: no initial stock lies between; set "
+                "both (null takes the largest discounted sum of rewards known at the start)"
+            )
         shape = (env.n_actions, tables.backup.shape[1], config.agent.quantiles)
         levels = quantile.levels(config.agent.quantiles)
         self.levels = torch.tensor(levels, dtype=torch.float32, device=device)  # [N]
@@ -54,7 +61,7 @@ class Agent:
                 sees_time=variant.sees_time,
                 sees_stock=self.utility.needs_stock,
                 time_scale=env.time_scale,
-                stock_scale=max(map(abs, self.stock_range())) or 1.0,
+                stock_scale=max(abs(low), abs(high)) or 1.0,
             ).to(device)
             for _ in range(2)
         )
@@ -97,6 +104,11 @@ class Agent:
     def next_stock(self, total: np.ndarray, t: np.ndarray, reward: np.ndarray) -> np.ndarray:
         """Return S_{t+1} = S_t + mass(t) r, float64 [B]; reward is raw."""
         return stock.next_stock(total, self.mass[t], self.learned_reward(reward))
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the optimiser's step size."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     def update(self, batch: Batch) -> Tensor:
         """Take one gradient step on a batch; return the loss, a scalar on the device."""
@@ -212,6 +224,12 @@ class Agent:
         # JSON turned the parameters' numbers into strings
         optimizer["state"] = {int(key): value for key, value in optimizer["state"].items()}
         self.optimizer.load_state_dict(optimizer)
+        # Fused Adam walks parameters and moments side by side in memory: a convolution's moments
+        # must lie in its own layout (channels last), which a file does not keep.
+        for parameter, moments in self.optimizer.state.items():
+            for name, value in moments.items():
+                if value.shape == parameter.shape:
+                    moments[name] = torch.empty_like(parameter).copy_(value)
         self.initial_stock = state["initial_stock"]
         self.reward_bound = state["reward_bound"]
 

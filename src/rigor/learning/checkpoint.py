@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 KEEP = 2
+_ARRAYS, _STATE, _DIGESTS = "arrays.safetensors", "state.json", "digests.json"
 _TENSOR, _ARRAY = "__tensor__", "__array__"
 
 
@@ -35,22 +36,21 @@ def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
     """
     final = directory / f"step_{steps:012d}"
     partial = directory / f".partial_{steps:012d}"
-    shutil.rmtree(partial, ignore_errors=True)
+    for left in directory.glob(".partial_*"):  # by a session that was killed while it saved
+        shutil.rmtree(left)
     partial.mkdir(parents=True)
     arrays: dict[str, torch.Tensor] = {}
-    text = json.dumps(_pack(state, arrays, "state"))
-    save_file(arrays, partial / "arrays.safetensors")
-    (partial / "state.json").write_text(text)
-    names = ("arrays.safetensors", "state.json")
-    digests = {name: _digest(partial / name) for name in names}
-    (partial / "digests.json").write_text(json.dumps(digests))
+    text = json.dumps(_pack(state, arrays))
+    save_file(arrays, partial / _ARRAYS)
+    (partial / _STATE).write_text(text)
+    (partial / _DIGESTS).write_text(json.dumps(_digests(partial)))
     for path in [*partial.iterdir(), partial]:
         _sync(path)
-    if final.exists():
-        shutil.rmtree(final)
+    if final.exists():  # saved once more at this step; aside, for it may take long to remove
+        final.rename(directory / f".partial_{steps:012d}_replaced")
     partial.rename(final)
     _sync(directory)
-    for old in checkpoints(directory)[:-KEEP]:
+    for old in [*directory.glob(".partial_*"), *checkpoints(directory)[:-KEEP]]:
         shutil.rmtree(old)
     return final
 
@@ -72,27 +72,25 @@ def load(path: Path) -> dict[str, Any]:
       CorruptCheckpoint: a file is missing, cut or changed.
     """
     try:
-        digests = json.loads((path / "digests.json").read_text())
-        for name, digest in digests.items():
-            if _digest(path / name) != digest:
-                raise CorruptCheckpoint(f"{path / name}: its contents have changed")
-        arrays = load_file(path / "arrays.safetensors")
-        return _unpack(json.loads((path / "state.json").read_text()), arrays)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        if json.loads((path / _DIGESTS).read_text()) != _digests(path):
+            raise CorruptCheckpoint(f"{path}: its contents have changed")
+        return _unpack(json.loads((path / _STATE).read_text()), load_file(path / _ARRAYS))
+    except (OSError, ValueError, SafetensorError) as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
 
 
-def _pack(node: Any, arrays: dict[str, torch.Tensor], name: str) -> Any:
-    """Replace the arrays of a tree by references and collect them in `arrays`."""
+def _pack(node: Any, arrays: dict[str, torch.Tensor]) -> Any:
+    """Replace the arrays of a tree by references and collect them, numbered, in `arrays`."""
     if isinstance(node, dict):
-        return {key: _pack(value, arrays, f"{name}.{key}") for key, value in node.items()}
+        return {key: _pack(value, arrays) for key, value in node.items()}
     if isinstance(node, (list, tuple)):
-        return [_pack(value, arrays, f"{name}.{i}") for i, value in enumerate(node)]
+        return [_pack(value, arrays) for value in node]
+    name = str(len(arrays))
     if isinstance(node, torch.Tensor):
         arrays[name] = node.detach().cpu().contiguous().clone()
         return {_TENSOR: name}
     if isinstance(node, np.ndarray):
-        arrays[name] = torch.from_numpy(np.ascontiguousarray(node).copy())
+        arrays[name] = torch.from_numpy(node.copy(order="C"))
         return {_ARRAY: name}
     if isinstance(node, np.generic):
         return node.item()
@@ -112,9 +110,13 @@ def _unpack(node: Any, arrays: dict[str, torch.Tensor]) -> Any:
     return node
 
 
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digests(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of a checkpoint's two files."""
+    digests = {}
+    for name in (_ARRAYS, _STATE):
+        with open(directory / name, "rb") as file:
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def _sync(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Evaluation: own environment and seeds, whole games, raw scores, with intervals."""
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +10,14 @@ from scipy import stats
 
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
+from rigor.errors import Stopped
 from rigor.learning.agent import Agent
+from rigor.maths.utility import Entropic, MeanVariance, Utility
 
 MAX_COPIES = 16
 CONFIDENCE = 0.95
 RESAMPLES = 2000
+PROPORTIONATE = (0.01, 30.0)  # |β| or κ times the spread of returns: between, a risk matters
 
 
 @dataclass
@@ -48,6 +52,7 @@ def play(
     epsilon: float,
     factors: np.ndarray,
     seed: np.random.SeedSequence,
+    stop: Callable[[], int | None] = lambda: None,
 ) -> Games:
     """Play whole games with the agent's current policy and initial stock.
 
@@ -57,6 +62,10 @@ def play(
       agent: acts; does not learn. env: of E copies, made for evaluation.
       episodes: K. epsilon: chance of a random action.
       factors: d_t, float64 [max_time + 1]. seed: of the environment and the exploration.
+      stop: returns the signal that asks for a stop, if any.
+
+    Raises:
+      Stopped: with that signal; games can take minutes.
     """
     env_seed, action_seed = seed.spawn(2)
     rng = np.random.default_rng(action_seed)
@@ -67,6 +76,8 @@ def play(
     sums = np.zeros((5, env.n_envs))
     games: list[np.ndarray] = []
     while (quota > 0).any():
+        if signal := stop():
+            raise Stopped(signal)
         actions = agent.act(observation, t, stock, epsilon, rng)
         step = env.step(actions)
         counts = ~step.dummy
@@ -85,9 +96,9 @@ def play(
     return Games(*np.stack(games, axis=1))
 
 
-def evaluation_env(config: Config, episodes: int) -> VectorEnv:
-    """Make the environment that plays `episodes` whole games, several at a time."""
-    return config.env.make(min(episodes, MAX_COPIES), evaluation=True)
+def copies(episodes: int) -> int:
+    """Return how many games to play at a time: equal shares of at most MAX_COPIES."""
+    return -(-episodes // -(-episodes // MAX_COPIES))
 
 
 def summarise(config: Config, games: Games, seed: int) -> dict[str, Estimate]:
@@ -106,6 +117,26 @@ def summarise(config: Config, games: Games, seed: int) -> dict[str, Estimate]:
     return {
         name: interval(sample, statistic, seed) for name, (sample, statistic) in measures.items()
     }
+
+
+def out_of_proportion(risk: Utility, returns: np.ndarray) -> str | None:
+    """Return a line when β or κ does not fit the spread of discounted raw returns [K], else None.
+
+    Both are per unit of reward: rate · spread says how far the utility bends over the returns.
+    """
+    key = {Entropic: "beta", MeanVariance: "kappa"}.get(type(risk))
+    spread = float(np.std(returns))
+    if key is None or spread == 0:
+        return None
+    rate = getattr(risk, key)
+    bend = abs(rate) * spread
+    if PROPORTIONATE[0] <= bend <= PROPORTIONATE[1]:
+        return None
+    meaning = "practically the mean" if bend < 1 else "the worst outcomes only"
+    return (
+        f"risk.{key}={rate} with returns that spread by {spread:.3g}: {meaning}; "
+        f"risk.{key}={math.copysign(1 / spread, rate):.1g} would be in proportion"
+    )
 
 
 def interval(sample: np.ndarray, statistic: Callable[[np.ndarray], float], seed: int) -> Estimate:

@@ -50,7 +50,8 @@ STREAMS = ("network", "environment", "exploration", "replay", "evaluation", "fin
 class State:
     """Where a run stands: counters, clocks, stocks and sums of the E environments.
 
-    steps: agent steps. rows: of the replay. t: int64 [E]. stock, stock_start: float64 [E].
+    steps: agent steps; told: those that the metrics have been told about.
+    t: int64 [E]. stock, stock_start: float64 [E].
     score, length: of the running episodes, [E]. starts: initial observations [K, *shape].
     ended: (score, length) of the episodes since the last row of metrics. loss_sum: over loss_count.
     """
@@ -65,6 +66,7 @@ class State:
     steps: int = 0
     episodes: int = 0
     updates: int = 0
+    told: int = 0
     seconds: float = 0.0
     ended: list[tuple[float, int]] = field(default_factory=list)
     loss_sum: float = 0.0
@@ -103,7 +105,6 @@ class Training:
         self.sampling = np.random.default_rng(self.seeds["replay"])
         self.frame_skip = getattr(config.env, "frame_skip", 1)
         self.factors = config.discount.factor(np.arange(env.max_time + 1))
-        self.games_env: VectorEnv | None = None
         self.saved_rows = 0
 
     def start(self, note: Callable[[str], None]) -> State:
@@ -186,18 +187,16 @@ class Training:
         note(f"resumed at step {state.steps} with fresh episodes")
         return state
 
-    def evaluate(self, episodes: int, seed: np.random.SeedSequence) -> evaluate.Games:
-        """Play whole games in the evaluation environment, which is made at the first call."""
-        if self.games_env is None:
-            self.games_env = evaluate.evaluation_env(self.config, episodes)
+    def evaluate(
+        self, episodes: int, seed: np.random.SeedSequence, stop: Callable[[], int | None]
+    ) -> evaluate.Games:
+        """Play whole games in an environment of their own."""
+        env = self.config.env.make(evaluate.copies(episodes), evaluation=True)
         epsilon = self.config.evaluate.epsilon
-        return evaluate.play(self.agent, self.games_env, episodes, epsilon, self.factors, seed)
-
-    def close(self) -> None:
-        """Free the environments."""
-        self.env.close()
-        if self.games_env is not None:
-            self.games_env.close()
+        try:
+            return evaluate.play(self.agent, env, episodes, epsilon, self.factors, seed, stop)
+        finally:
+            env.close()
 
 
 def train(
@@ -221,11 +220,36 @@ def train(
     config, agent, env, replay = training.config, training.agent, training.env, training.replay
     spec, schedule = config.train, config.train.schedule_steps
     epsilon = Linear(spec.epsilon_start, spec.epsilon_end, every(spec.epsilon_fraction, schedule))
+    learning_rate = Linear(spec.learning_rate, spec.learning_rate_end, schedule)
     learning_starts = max(spec.learning_starts * schedule, 2 * env.n_envs)
     log_every = every(spec.log_every, schedule)
     evaluate_every = every(config.evaluate.every, schedule)
     clock = time.perf_counter() - state.seconds
-    while state.steps < spec.steps:
+    while True:
+        # tell: before the next step, so that a stop during an evaluation resumes with it
+        evaluates = crossings(state.told, state.steps, evaluate_every) > 0
+        if evaluates or crossings(state.told, state.steps, log_every):
+            row = _row(training, state, epsilon(state.steps))
+            if evaluates:
+                try:
+                    row |= _evaluation(training, state, progress, stop)
+                except Stopped:
+                    training.save(state)
+                    raise
+            metrics.append(row)
+            sink(row)
+            state.ended, state.loss_sum, state.loss_count = [], 0.0, 0
+        due = crossings(state.told, state.steps, training.checkpoint_every) > 0
+        state.told = state.steps
+        # save
+        ends, signal = state.steps >= spec.steps, stop()
+        new_rows = replay.added - training.saved_rows
+        if new_rows and (due or ends or signal or new_rows >= training.slack // checkpoint.KEEP):
+            training.save(state)
+        if signal:
+            raise Stopped(signal)
+        if ends:
+            return
         # act
         before = state.steps
         actions = agent.act(
@@ -261,6 +285,7 @@ def train(
             state.starts = np.concatenate([state.starts, fresh])[-config.outer.batch :]
         # learn
         if state.steps >= learning_starts:
+            agent.set_learning_rate(learning_rate(state.steps))
             for _ in range(crossings(before, state.steps, spec.update_every)):
                 batch = replay.sample(spec.batch_size, training.sampling)
                 agent.relabel(batch, training.sampling)
@@ -271,26 +296,8 @@ def train(
                     agent.choose_initial_stock(state.starts)
             for _ in range(crossings(before, state.steps, spec.target_every)):
                 agent.smooth_target()
-        # tell
         state.seconds = time.perf_counter() - clock
         progress.update(state.steps, _shown(state))
-        evaluates = crossings(before, state.steps, evaluate_every) > 0
-        if evaluates or crossings(before, state.steps, log_every):
-            row = _row(training, state, epsilon(state.steps))
-            if evaluates:
-                row |= _evaluation(training, state, progress)
-            metrics.append(row)
-            sink(row)
-            state.ended, state.loss_sum, state.loss_count = [], 0.0, 0
-        rows = replay.added - training.saved_rows
-        due = crossings(before, state.steps, training.checkpoint_every) > 0
-        signal = stop()
-        if due or rows >= training.slack // checkpoint.KEEP or signal:
-            training.save(state)
-        if signal:
-            raise Stopped(signal)
-    if replay.added > training.saved_rows:
-        training.save(state)
 
 
 def _row(training: Training, state: State, epsilon: float) -> dict[str, Any]:
@@ -314,19 +321,24 @@ def _row(training: Training, state: State, epsilon: float) -> dict[str, Any]:
     return row
 
 
-def _evaluation(training: Training, state: State, progress: Progress) -> dict[str, Any]:
+def _evaluation(
+    training: Training, state: State, progress: Progress, stop: Callable[[], int | None]
+) -> dict[str, Any]:
     """Evaluate, say so, and return the columns."""
     config = training.config
     # one stream for each evaluation, whatever happened before it
     index = state.steps // every(config.evaluate.every, config.train.schedule_steps)
     seed = np.random.SeedSequence(config.seed, spawn_key=(STREAMS.index("evaluation"), index))
-    games = training.evaluate(config.evaluate.episodes, seed)
+    games = training.evaluate(config.evaluate.episodes, seed, stop)
     estimates = evaluate.summarise(config, games, config.seed)
     score, objective = estimates["score"], estimates["objective"]
     progress.note(
         f"step {state.steps}: score {score.value:.4g} [{score.low:.4g}, {score.high:.4g}], "
         f"objective {objective.value:.4g} over {config.evaluate.episodes} games"
     )
+    warning = evaluate.out_of_proportion(config.risk, games.discounted)
+    if warning and index == 1:
+        progress.note(warning)
     return {
         "eval_score": score.value,
         "eval_score_low": score.low,

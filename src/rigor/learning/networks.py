@@ -7,6 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from rigor.config import Mlp, NatureCnn
+from rigor.errors import UserError
+
+_SMALLEST_SIDE = 36  # pixels: 36 -> 8 -> 3 -> 1 through the three convolutions
 
 
 class QuantileNetwork(nn.Module):
@@ -109,7 +112,16 @@ def _embedding(size: int) -> nn.Module:
 
 
 def _nature_trunk(observation_shape: tuple[int, ...]) -> tuple[nn.Module, int]:
-    """The three convolutions of Mnih et al. (2015) and the number of features they give."""
+    """The three convolutions of Mnih et al. (2015) and the number of features they give.
+
+    Raises:
+      UserError: the observation is no image, or smaller than the convolutions reach.
+    """
+    if len(observation_shape) != 3 or min(observation_shape[1:]) < _SMALLEST_SIDE:
+        raise UserError(
+            f"network=nature_cnn: needs images of {_SMALLEST_SIDE} or more pixels a side, and this "
+            f"environment shows arrays of shape {observation_shape}; use network=mlp"
+        )
     trunk = nn.Sequential(
         nn.Conv2d(observation_shape[0], 32, 8, stride=4),
         nn.ReLU(),

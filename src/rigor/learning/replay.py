@@ -90,7 +90,7 @@ def refuse_oversized(capacity: int, steps: int, layout: Layout, free: int | None
     free = psutil.virtual_memory().available if free is None else free
     needed = rows_for(min(capacity, steps), layout) * layout.row_bytes()
     if needed > 0.9 * free:
-        fits = int(0.9 * free / layout.row_bytes() * layout.n_envs)
+        fits = max(0, int(0.9 * free / layout.row_bytes()) - 1) * layout.n_envs
         raise UserError(
             f"train.replay_capacity={capacity}: needs {needed / 1e9:.2f} GB of memory and "
             f"{free / 1e9:.2f} GB are free; train.replay_capacity={fits} fits"
@@ -212,10 +212,9 @@ class ReplayFile:
                 for row, target, n in self._runs(begin, added):
                     file.seek(self._offset(name, row))
                     view = column[target : target + n]
-                    data = file.read(view.nbytes)
-                    if len(data) != view.nbytes:
+                    # straight into the ring: a copy on the way could exceed the memory
+                    if file.readinto(view.data.cast("B")) != view.nbytes:
                         raise CorruptCheckpoint(f"{self.path}: ends before row {added}")
-                    view[...] = np.frombuffer(data, column.dtype).reshape(view.shape)
         replay.added = self.written = added
 
     def _segments(self) -> tuple[dict[str, tuple[int, int]], int]:

@@ -2,7 +2,7 @@
 
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -80,16 +80,16 @@ def _train(job: Job, run: RunDirectory, sweep: str | None, stop: Stop) -> float:
     try:
         notes: list[str] = warnings(config)
         state = training.start(notes.append)
-        metrics = MetricsFile(run.metrics_path, loop.COLUMNS).open(state.steps)
+        metrics = MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told)
         progress = Progress(job.steps, label, run.log_path, enabled=True, start=state.steps)
         with metrics, progress:
             for note in notes:
                 progress.note(note)
             loop.train(training, state, metrics, progress, sink.log, lambda: stop.signal)
-            result = _result(job, training, state, run)
+            result = _result(job, training, state, lambda: stop.signal)
         exit_code = 0
     finally:
-        training.close()
+        training.env.close()
         sink.finish(exit_code, result)
     run.write_result(result)
     run.write_status("done", step=state.steps)
@@ -97,11 +97,12 @@ def _train(job: Job, run: RunDirectory, sweep: str | None, stop: Stop) -> float:
 
 
 def _result(
-    job: Job, training: loop.Training, state: loop.State, run: RunDirectory
+    job: Job, training: loop.Training, state: loop.State, stop: Callable[[], int | None]
 ) -> dict[str, Any]:
     """Play the final games and return what `result.json` holds."""
     config = job.config
-    games = training.evaluate(config.evaluate.final_episodes, training.seeds["final_evaluation"])
+    seed = training.seeds["final_evaluation"]
+    games = training.evaluate(config.evaluate.final_episodes, seed, stop)
     result: dict[str, Any] = {}
     for name, estimate in evaluate.summarise(config, games, config.seed).items():
         key = "return" if name == "score" else name

@@ -12,6 +12,7 @@ OUTSIDE_HASH = (
     "out",
     "device",
     "tracker",
+    "sweep",
     "hydra",
     "train.steps",
     "train.progress",

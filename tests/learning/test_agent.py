@@ -1,0 +1,448 @@
+import numpy as np
+import pytest
+import torch
+from scripted import Episode, ScriptedEnv
+from torch import nn
+
+from rigor.errors import UserError
+from rigor.learning import checkpoint
+from rigor.learning.agent import Agent
+from rigor.learning.replay import Batch
+
+CPU = torch.device("cpu")
+
+# Hyperbolic k = 1, m = 2, gamma_max = .75: b = (1 - .75)^(1/2) = .5, nodes u = 0, .5 and so
+# Γ = (0, .5), w = (.5, .5). Readouts: (.5, .5) at t = 0, (0, .25) at 1, (0, .125) at 2; masses 1,
+# .25, .125; normalised weights (.5, .5), then (0, 1).
+TWO_HEADS = [
+    "agent=multihorizon",
+    "discount=hyperbolic",
+    "discount.k=1",
+    "horizons.m=2",
+    "horizons.gamma_max=0.75",
+    "horizons.quadrature=lower",
+    "agent.quantiles=2",
+]
+
+
+class Rigged(nn.Module):
+    """Answers the same quantiles [A, M, N] to every question."""
+
+    def __init__(self, quantiles):
+        super().__init__()
+        self.quantiles = torch.tensor(quantiles, dtype=torch.float32)
+        self.shape = tuple(self.quantiles.shape)
+
+    def encode(self, observation):
+        return observation
+
+    def read(self, features, t, stock):
+        return self.quantiles.expand(len(features), *self.shape)
+
+    def forward(self, observation, t, stock):
+        return self.read(observation, t, stock)
+
+
+def make_env(n_envs=1, clip=False, actions=2):
+    env = ScriptedEnv([[Episode((1.0,) * 5)]] * n_envs, clip=clip)
+    env.n_actions = actions
+    return env
+
+
+def make_agent(compose, *overrides, clip=False, actions=2, seed=0):
+    return Agent(compose(*overrides).config, make_env(clip=clip, actions=actions), CPU, seed)
+
+
+def rig(agent, online, target=None):
+    agent.online = Rigged(online)
+    agent.target = Rigged(online if target is None else target)
+
+
+def batch_of(t, reward=None, terminated=None, stock=None, actions=2, seed=0):
+    rng, n = np.random.default_rng(seed), len(t)
+    stock = np.zeros(n) if stock is None else np.array(stock, np.float64)
+    return Batch(
+        observation=rng.normal(size=(n, 3)).astype(np.float32),
+        observation_next=rng.normal(size=(n, 3)).astype(np.float32),
+        t=np.array(t, np.int64),
+        stock=stock,
+        stock_start=stock.copy(),
+        action=rng.integers(0, actions, n),
+        reward=np.zeros(n) if reward is None else np.array(reward, np.float64),
+        terminated=np.zeros(n, bool) if terminated is None else np.array(terminated),
+    )
+
+
+# Two actions, [A, M, N]. Means of the heads: (10, 1) and (0, 2).
+HEADS = [[[9.0, 11.0], [0.5, 1.5]], [[-1.0, 1.0], [2.0, 2.0]]]
+
+
+# The greedy action at t = 0 is 0 by (10 + 1)/2 against (0 + 2)/2, at t = 1 it is 1 by 2 against 1.
+@pytest.mark.parametrize(
+    ("variant", "actions"),
+    [
+        ("time_consistent", [0, 1, 1]),
+        ("time_aware", [0, 0, 0]),
+        ("time_inconsistent", [0, 0, 0]),
+    ],
+)
+def test_readout_follows_the_clock_or_stays_at_zero(compose, variant, actions):
+    agent = make_agent(compose, *TWO_HEADS, f"variant={variant}")
+    rig(agent, HEADS)
+    t = np.array([0, 1, 5])
+    assert agent.greedy(np.zeros((3, 3), np.float32), t, np.zeros(3)).tolist() == actions
+
+
+@pytest.mark.parametrize(
+    ("variant", "sees"),
+    [("time_consistent", True), ("time_aware", True), ("time_inconsistent", False)],
+)
+def test_only_two_variants_see_the_time(compose, variant, sees):
+    agent = make_agent(compose, *TWO_HEADS, f"variant={variant}")
+    observation, stock = torch.ones(1, 3), torch.zeros(1)
+    there, later = (agent.online(observation, torch.tensor([t]), stock) for t in (0, 4))
+    assert torch.equal(there, later) is not sees
+
+
+def test_greedy_for_cvar_depends_on_the_stock(compose):
+    # One horizon, tau = .5: f(x) = 2 min(x, 0). Action 0 gives -1 or 5, action 1 gives 1 or 1.
+    # S = 0: means of f are -1 and 0, so 1. S = 2: both never fall below 0, so the larger mean, 0.
+    agent = make_agent(compose, "risk=cvar", "risk.tau=0.5", "agent.quantiles=2")
+    rig(agent, [[[-1.0, 5.0]], [[1.0, 1.0]]])
+    observation, t = np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
+    assert agent.greedy(observation, t, np.array([0.0, 2.0])).tolist() == [1, 0]
+
+
+def test_act_mixes_uniform_actions_in_at_the_rate_epsilon(compose):
+    agent = make_agent(compose, *TWO_HEADS, actions=4)
+    rig(agent, [*HEADS, *HEADS])
+    rng = np.random.default_rng(0)
+    many = (np.zeros((4000, 3), np.float32), np.zeros(4000, np.int64), np.zeros(4000))
+    assert set(agent.act(*many, 0.0, rng).tolist()) == {0}
+    shares = np.bincount(agent.act(*many, 1.0, rng), minlength=4) / 4000
+    np.testing.assert_allclose(shares, 0.25, atol=0.03)
+    shares = np.bincount(agent.act(*many, 0.4, rng), minlength=4) / 4000
+    np.testing.assert_allclose(shares, [0.7, 0.1, 0.1, 0.1], atol=0.03)
+
+
+def test_acting_draws_as_much_whatever_epsilon_is(compose):
+    """Else a run's later random numbers would depend on which actions were random."""
+    agent = make_agent(compose, *TWO_HEADS)
+    one = (np.zeros((3, 3), np.float32), np.zeros(3, np.int64), np.zeros(3))
+    after = []
+    for epsilon in (0.0, 0.5, 1.0):
+        rng = np.random.default_rng(1)
+        agent.act(*one, epsilon, rng)
+        after.append(rng.random())
+    assert len(set(after)) == 1
+
+
+def test_targets_mask_termination_and_back_each_horizon_up_by_its_own_factor(compose):
+    agent = make_agent(compose, *TWO_HEADS, "agent.double=target")
+    rig(agent, HEADS)
+    # t + 1 is 1 or more, so the next action is 1: heads (-1, 1) and (2, 2); factors 0 and .5
+    batch = batch_of(t=[0, 3, 3], reward=[7.0, -1.0, -1.0], terminated=[False, False, True])
+    expected = [[[7, 7], [8, 8]], [[-1, -1], [0, 0]], [[-1, -1], [-1, -1]]]
+    torch.testing.assert_close(agent.targets(batch), torch.tensor(expected, dtype=torch.float32))
+
+
+def test_targets_of_one_horizon_use_the_discount_of_their_time(compose):
+    # Hyperbolic k = 1: d_1/d_0 = 1/2, d_3/d_2 = 3/4
+    agent = make_agent(compose, "discount=hyperbolic", "discount.k=1", "agent.quantiles=2")
+    rig(agent, [[[1.0, 3.0]], [[4.0, 8.0]]])
+    found = agent.targets(batch_of(t=[0, 2]))
+    torch.testing.assert_close(found, torch.tensor([[[2.0, 4.0]], [[3.0, 6.0]]]))
+
+
+def test_the_frozen_clock_chooses_the_next_action_as_at_zero(compose):
+    agent = make_agent(compose, *TWO_HEADS, "variant=time_aware")
+    rig(agent, HEADS)
+    # action 0 in spite of t + 1 = 1: heads (9, 11) times 0, (.5, 1.5) times .5
+    expected = torch.tensor([[[0.0, 0.0], [0.25, 0.75]]])
+    torch.testing.assert_close(agent.targets(batch_of(t=[0])), expected)
+
+
+def test_per_head_bootstraps_each_horizon_from_its_own_best_action(compose):
+    # Γ = (.25, .75) by the middles of the cells (0, .5) and (.5, 1)
+    midpoint = [*TWO_HEADS, "horizons.quadrature=midpoint", "variant=time_inconsistent"]
+    shared = make_agent(compose, *midpoint)
+    each = make_agent(compose, *midpoint, "agent.bootstrap=per_head")
+    for agent in (shared, each):
+        rig(agent, HEADS)
+    # head 0 prefers action 0 (mean 10), head 1 prefers action 1 (mean 2)
+    torch.testing.assert_close(
+        each.targets(batch_of(t=[0])), torch.tensor([[[2.25, 2.75], [1.5, 1.5]]])
+    )
+    torch.testing.assert_close(
+        shared.targets(batch_of(t=[0])), torch.tensor([[[2.25, 2.75], [0.375, 1.125]]])
+    )
+
+
+@pytest.mark.parametrize("bootstrap", ["shared", "per_head"])
+def test_double_says_who_chooses_and_the_target_network_answers(compose, bootstrap):
+    online, target = [[[1.0, 1.0]], [[2.0, 2.0]]], [[[6.0, 8.0]], [[3.0, 5.0]]]
+    options = ["discount.gamma=0.5", "agent.quantiles=2", f"agent.bootstrap={bootstrap}"]
+    for double, expected in (("online", [1.5, 2.5]), ("target", [3.0, 4.0])):
+        agent = make_agent(compose, *options, f"agent.double={double}")
+        rig(agent, online, target)
+        found = agent.targets(batch_of(t=[0]))
+        torch.testing.assert_close(found, torch.tensor([[expected]]))
+
+
+def test_next_action_for_cvar_is_chosen_at_the_next_stock(compose):
+    # As above: action 1 while the stock is 0, action 0 at 2 or more. mass(1) = d_1 = 1/2.
+    options = ["discount=hyperbolic", "discount.k=1", "risk=cvar", "risk.tau=0.5"]
+    agent = make_agent(compose, *options, "agent.quantiles=2")
+    rig(agent, [[[-1.0, 5.0]], [[1.0, 1.0]]])
+    batch = batch_of(t=[1, 1], reward=[0.0, 4.0])  # S' = 0, S' = 0 + 4/2
+    # factor d_2/d_1 = 2/3
+    expected = torch.tensor([[[2 / 3, 2 / 3]], [[4 - 2 / 3, 4 + 10 / 3]]])
+    torch.testing.assert_close(agent.targets(batch), expected)
+
+
+def test_rewards_are_clipped_in_targets_and_in_the_stock(compose):
+    agent = make_agent(compose, "discount.gamma=0.5", "agent.quantiles=2", clip=True)
+    rig(agent, [[[0.0, 0.0]], [[0.0, 0.0]]])
+    batch = batch_of(t=[0, 0, 0], reward=[5.0, -3.0, 0.5])
+    assert agent.targets(batch)[:, 0, 0].tolist() == [1.0, -1.0, 0.5]
+    moved = agent.next_stock(np.array([10.0, 10.0]), np.array([0, 2]), np.array([5.0, -3.0]))
+    assert moved.tolist() == [11.0, 9.75]
+
+
+def plain_qr_dqn(agent, batch, gamma, kappa):
+    """Dabney et al. (2018), Algorithm 1, with loops."""
+    zeros = torch.zeros(len(batch.t))
+    with torch.no_grad():
+        here = agent.online(torch.from_numpy(batch.observation), zeros, zeros)[:, :, 0]
+        there = agent.target(torch.from_numpy(batch.observation_next), zeros, zeros)[:, :, 0]
+    n, total = here.shape[2], 0.0
+    for b in range(len(batch.t)):
+        best = int(there[b].mean(1).argmax())
+        for i in range(n):
+            tau = (2 * i + 1) / (2 * n)
+            for j in range(n):
+                alive = 0.0 if batch.terminated[b] else 1.0
+                y = float(batch.reward[b] + alive * gamma * there[b, best, j])
+                u = y - float(here[b, batch.action[b], i])
+                huber = u * u / 2 if abs(u) <= kappa else kappa * (abs(u) - kappa / 2)
+                total += abs(tau - (u < 0)) * huber / n
+    return total / len(batch.t)
+
+
+def test_exponential_single_mean_time_inconsistent_is_qr_dqn(compose):
+    options = ["variant=time_inconsistent", "discount.gamma=0.9", "agent.double=target"]
+    agent = make_agent(compose, *options, "train.huber=0.5")
+    with torch.no_grad():
+        for parameter in agent.online.parameters():  # so that online and target differ
+            parameter.mul_(1.5)
+    batch = batch_of(
+        t=[0, 1, 4, 2], reward=[1.0, -2.0, 0.0, 0.3], terminated=[False, False, False, True]
+    )
+    expected = plain_qr_dqn(agent, batch, 0.9, 0.5)
+    assert agent.loss(batch).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["time_consistent", "time_inconsistent"])
+def test_a_bundle_of_one_exponential_is_the_single_horizon(compose, variant):
+    multi = ["horizons=multi", "horizons.m=1", "horizons.quadrature=fitted"]
+    single = make_agent(compose, f"variant={variant}")
+    bundle = make_agent(compose, f"variant={variant}", *multi)
+    batch = batch_of(t=[0, 1, 4, 2], reward=[1.0, -2.0, 0.0, 0.3])
+    assert torch.equal(single.targets(batch), bundle.targets(batch))
+    for _ in range(3):
+        assert single.update(batch).item() == bundle.update(batch).item()
+    observation, t = batch.observation, batch.t
+    assert (single.greedy(observation, t, t * 0.0) == bundle.greedy(observation, t, t * 0.0)).all()
+
+
+def test_update_lowers_the_loss_and_leaves_the_target_network(compose):
+    agent = make_agent(compose, "train.learning_rate=0.01")
+    before = [one.clone() for one in agent.target.parameters()]
+    batch = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0], terminated=[True] * 4)
+    first = agent.update(batch).item()
+    for _ in range(60):
+        last = agent.update(batch).item()
+    assert last < 0.5 * first
+    assert all(map(torch.equal, before, agent.target.parameters()))
+
+
+def test_target_network_starts_as_a_copy_and_moves_by_its_share(compose):
+    agent = make_agent(compose, "train.target_smoothing=0.25")
+    pairs = list(zip(agent.target.parameters(), agent.online.parameters(), strict=True))
+    assert all(torch.equal(*pair) for pair in pairs)
+    with torch.no_grad():
+        for target, online in pairs:
+            target.fill_(1.0)
+            online.fill_(5.0)
+    agent.smooth_target()
+    assert all((target == 2.0).all() for target, _ in pairs)
+    assert all((online == 5.0).all() for _, online in pairs)
+
+
+def test_smoothing_of_one_is_an_exact_copy_and_no_alias(compose):
+    agent = make_agent(compose, "train.target_smoothing=1")
+    batch = batch_of(t=[0, 1], reward=[1.0, 2.0])
+    agent.update(batch)
+    agent.smooth_target()
+    pairs = list(zip(agent.target.parameters(), agent.online.parameters(), strict=True))
+    assert all(torch.equal(*pair) for pair in pairs)
+    agent.update(batch)
+    assert not any(torch.equal(*pair) for pair in pairs)
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_stock_is_the_initial_stock_and_the_discounted_rewards(compose, clip):
+    agent = make_agent(compose, *TWO_HEADS, clip=clip)
+    rewards = np.array([3.0, -0.5, 1.0, -7.0])
+    total = np.array([-2.0])
+    for t, reward in enumerate(rewards):
+        total = agent.next_stock(total, np.array([t]), np.array([reward]))
+    mass = np.array([1.0, 0.25, 0.125, 0.0625])
+    learned = np.clip(rewards, -1, 1) if clip else rewards
+    assert total.dtype == np.float64
+    assert total[0] == pytest.approx(-2.0 + (mass * learned).sum(), abs=1e-15)
+
+
+def test_relabelled_stocks_are_those_of_the_same_rewards(compose):
+    agent = make_agent(compose, "risk=cvar", "outer.relabel=0.5", "outer.low=-3", "outer.high=1")
+    n = 2000
+    batch = batch_of(t=[2] * n, stock=np.full(n, 4.0))
+    batch.stock_start = np.full(n, -1.0)
+    agent.relabel(batch, np.random.default_rng(0))
+    np.testing.assert_allclose(batch.stock - batch.stock_start, 5.0)
+    moved = batch.stock_start != -1.0
+    assert moved.mean() == pytest.approx(0.5, abs=0.05)
+    starts = batch.stock_start[moved]
+    assert starts.min() >= -3.0
+    assert starts.max() <= 1.0
+    np.testing.assert_allclose(np.quantile(starts, [0.1, 0.5, 0.9]), [-2.6, -1.0, 0.6], atol=0.15)
+
+
+@pytest.mark.parametrize(("share", "moved"), [(0.0, 0), (1.0, 50)])
+def test_relabelling_none_or_all(compose, share, moved):
+    agent = make_agent(compose, "risk=cvar", f"outer.relabel={share}")
+    batch = batch_of(t=[1] * 50, stock=np.full(50, 4.0))
+    agent.relabel(batch, np.random.default_rng(0))
+    assert (batch.stock != 4.0).sum() == moved
+
+
+def test_relabelling_does_nothing_where_the_stock_does_not_matter(compose):
+    agent = make_agent(compose, "outer.relabel=1.0")
+    batch, rng = batch_of(t=[1] * 5, stock=np.full(5, 4.0)), np.random.default_rng(0)
+    agent.relabel(batch, rng)
+    assert (batch.stock == 4.0).all()
+    assert rng.random() == np.random.default_rng(0).random()
+
+
+def test_initial_stock_maximises_the_predicted_objective(compose):
+    # CVaR at 1/2 of {1, 3} is 1 and of {.5, 9} is .5; every c in [-3, -1] gives 1, -1 is nearest 0
+    options = ["risk=cvar", "risk.tau=0.5", "agent.quantiles=2", "outer.points=9"]
+    agent = make_agent(compose, *options, "outer.low=-4", "outer.high=4")
+    rig(agent, [[[1.0, 3.0]], [[0.5, 9.0]]])
+    assert agent.choose_initial_stock(np.zeros((4, 3), np.float32)) is False
+    assert agent.initial_stock == -1.0
+    edge = make_agent(compose, *options, "outer.low=-0.5", "outer.high=4")
+    rig(edge, [[[1.0, 3.0]], [[0.5, 9.0]]])
+    assert edge.choose_initial_stock(np.zeros((4, 3), np.float32)) is True
+    assert edge.initial_stock == -0.5
+
+
+def test_initial_stock_reads_the_bundle_at_time_zero(compose):
+    # Two heads with weights (.5, .5): outcomes {(1 + 3)/2, (3 + 5)/2} = {2, 4}, so c = -2
+    options = [*TWO_HEADS, "risk=cvar", "risk.tau=0.5", "outer.points=9"]
+    agent = make_agent(compose, *options, "outer.low=-4", "outer.high=4")
+    rig(agent, [[[1.0, 3.0], [3.0, 5.0]]] * 2)
+    agent.choose_initial_stock(np.zeros((1, 3), np.float32))
+    assert agent.initial_stock == -2.0
+
+
+def test_initial_stock_asks_the_network_at_each_stock_of_the_grid(compose):
+    options = ["risk=cvar", "outer.points=5", "outer.low=-4", "outer.high=4"]
+    agent = make_agent(compose, *options)
+    rig(agent, [[[1.0]], [[2.0]]])
+    asked = []
+    agent.online.read = lambda features, t, stock: (
+        asked.append((t.tolist(), stock.tolist())) or torch.zeros(len(features), 2, 1, 1)
+    )
+    agent.choose_initial_stock(np.zeros((2, 3), np.float32))
+    assert asked == [([0, 0], [c, c]) for c in (-4.0, -2.0, 0.0, 2.0, 4.0)]
+
+
+def test_range_of_the_initial_stock_widens_with_the_rewards_seen(compose):
+    # gamma = .5 over t = 0 ... max_time + 1 = 6: masses sum to 2 - 2^-6
+    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5")
+    reach = 2.0 - 2.0**-6
+    assert agent.stock_range() == (-reach, reach)
+    agent.see_reward(np.array([0.3, -4.0]))
+    assert agent.stock_range() == (-4 * reach, 4 * reach)
+    agent.see_reward(np.array([2.0, 1.0]))
+    assert agent.stock_range() == (-4 * reach, 4 * reach)
+
+
+def test_range_is_in_clipped_units_where_rewards_are_clipped(compose):
+    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", clip=True)
+    before = agent.stock_range()
+    agent.see_reward(np.array([50.0, -400.0]))
+    assert agent.stock_range() == before
+
+
+def test_range_can_be_given_on_either_side(compose):
+    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", "outer.low=-0.25")
+    assert agent.stock_range() == (-0.25, 2.0 - 2.0**-6)
+
+
+def test_a_range_turned_round_by_its_default_side_is_refused(compose):
+    with pytest.raises(UserError, match=r"outer\.low=5.*outer\.high"):
+        make_agent(compose, "risk=cvar", "discount.gamma=0.5", "outer.low=5")
+    # the mean looks for no stock
+    make_agent(compose, "discount.gamma=0.5", "outer.low=5")
+
+
+def test_same_seed_same_first_weights(compose):
+    first, second, third = (make_agent(compose, seed=seed) for seed in (3, 3, 4))
+    pairs = list(zip(first.online.parameters(), second.online.parameters(), strict=True))
+    assert all(torch.equal(*pair) for pair in pairs)
+    assert not torch.equal(next(first.online.parameters()), next(third.online.parameters()))
+
+
+def assert_goes_on_alike(agent, other, batch):
+    other.load(checkpoint.load(checkpoint.save(batch.folder, 1, agent.state())))
+    assert (other.initial_stock, other.reward_bound) == (agent.initial_stock, agent.reward_bound)
+    for _ in range(3):
+        assert agent.update(batch).item() == other.update(batch).item()
+        agent.smooth_target()
+        other.smooth_target()
+    for name in ("online", "target"):
+        there, here = getattr(agent, name).state_dict(), getattr(other, name).state_dict()
+        assert all(torch.equal(there[key], here[key]) for key in there)
+
+
+def test_a_loaded_agent_learns_on_as_the_saved_one(compose, tmp_path):
+    agent = make_agent(compose, "risk=cvar")
+    batch = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0])
+    batch.folder = tmp_path
+    for _ in range(3):
+        agent.update(batch)
+    agent.see_reward(np.array([3.0]))
+    agent.choose_initial_stock(batch.observation)
+    assert_goes_on_alike(agent, make_agent(compose, "risk=cvar", seed=9), batch)
+
+
+def test_a_loaded_agent_with_convolutions_learns_on_as_the_saved_one(compose, tmp_path):
+    """Adam's moments must come back in the memory layout of the convolutions."""
+
+    def make(seed):
+        env = make_env()
+        env.observation_shape = (2, 36, 36)
+        overrides = ["tracker=none", "network=nature_cnn", "network.hidden=8", "agent.quantiles=5"]
+        return Agent(compose(small=overrides).config, env, CPU, seed)
+
+    agent, batch = make(0), batch_of(t=[0, 1, 2], reward=[1.0, 2.0, 3.0])
+    rng = np.random.default_rng(0)
+    for name in ("observation", "observation_next"):
+        setattr(batch, name, rng.integers(0, 256, (3, 2, 36, 36), dtype=np.uint8))
+    batch.folder = tmp_path
+    for _ in range(3):
+        agent.update(batch)
+    assert_goes_on_alike(agent, make(9), batch)
+

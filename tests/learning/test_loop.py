@@ -1,0 +1,263 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scripted import Episode, ScriptedConfig, assert_same, session
+
+from rigor.errors import UserError
+from rigor.learning import checkpoint, loop
+from rigor.learning.agent import Agent
+from rigor.tracking.metrics import read
+
+SCRIPTS = [
+    [Episode((1.0, -2.0, 3.0, 0.5, 4.0), lives_lost=(1,)), Episode((5.0,))],
+    [Episode((-1.0, 8.0, 9.0), truncated=True), Episode((2.0,) * 6, lives_lost=(0,))],
+    [Episode((1.5,) * 11, truncated=True)],
+]
+
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
+
+@pytest.fixture
+def scripted(compose):
+    """Return a function from overrides to a job in scripted environments."""
+
+    def build(*overrides, scripts=SCRIPTS, **options):
+        few = ["train.steps=120", "train.replay_capacity=200", "agent.quantiles=3"]
+        job = compose(*few, *overrides)
+        job.config.env = ScriptedConfig(scripts, **options)
+        return job
+
+    return build
+
+
+def crossed(marks, every):
+    """Count multiples of `every` on the way through `marks`, one by one."""
+    return sum(
+        1 for a, b in zip(marks, marks[1:], strict=False) for k in range(a + 1, b + 1) if k % every == 0
+    )
+
+
+def marks_of(env):
+    """The counter after each call: agent steps, autoresets left out."""
+    return [0, *np.cumsum([int((~step.dummy).sum()) for _, _, step in env.calls]).tolist()]
+
+
+def test_counters_leave_autoresets_out(scripted):
+    job = scripted()
+    end = session(job)
+    env = job.config.env.made[0]
+    marks = marks_of(env)
+    assert any(step.dummy.any() for _, _, step in env.calls)
+    assert marks[-2] < 120 <= marks[-1] == end.state.steps
+    assert end.training.replay.added == len(env.calls)
+    assert end.state.episodes == sum(int(step.episode_end.sum()) for _, _, step in env.calls)
+    rewards = sum(float(step.reward.sum()) for _, _, step in env.calls)
+    assert rewards == pytest.approx(end.training.replay.columns["reward"].sum())
+
+
+@pytest.mark.parametrize(("every", "starts"), [(1, 0.0), (2, 0.3), (7, 0.5), (50, 0.1)])
+def test_updates_are_the_multiples_crossed_since_learning_started(
+    scripted, monkeypatch, every, starts
+):
+    moved = []
+    monkeypatch.setattr(Agent, "smooth_target", lambda self: moved.append(1))
+    job = scripted(
+        f"train.update_every={every}", f"train.learning_starts={starts}", "train.target_every=5"
+    )
+    end = session(job)
+    marks = marks_of(job.config.env.made[0])
+    first = max(starts * 120, 6)  # two rows of three copies at least
+    learning = [marks[k - 1] for k in range(1, len(marks)) if marks[k] >= first][:1]
+    after = learning + [mark for mark in marks if mark >= first]
+    assert end.state.updates == crossed(after, every)
+    assert len(moved) == crossed(after, 5)
+
+
+def test_nothing_is_learnt_before_learning_starts(scripted):
+    end = session(scripted("train.learning_starts=1", "train.steps=119", "train.schedule_steps=500"))
+    assert end.state.updates == 0
+    agent = end.training.agent
+    for online, target in zip(agent.online.parameters(), agent.target.parameters(), strict=True):
+        assert (online == target).all()
+    assert read(end.training.run.metrics_path)["loss"].isna().all()
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+def test_replay_holds_clock_and_stock_at_every_boundary(scripted, stack):
+    c0 = []  # before each step
+    job = scripted(
+        "risk=cvar", "discount.gamma=0.5", "evaluate.every=1", "outer.every=3", stack=stack
+    )
+    end = session(job, lambda training, state: c0.append(training.agent.initial_stock))
+    env, columns = job.config.env.made[0], end.training.replay.columns
+    assert len({round(c, 9) for c in c0}) > 1
+    t, total, start = np.zeros(3, np.int64), np.zeros(3), np.zeros(3)
+    for row, (before, actions, step) in enumerate(env.calls):
+        frame = before[:, -1] if stack > 1 else before
+        np.testing.assert_array_equal(columns["frame"][row], frame)
+        np.testing.assert_array_equal(columns["t"][row], t)
+        np.testing.assert_array_equal(columns["stock"][row], total)
+        np.testing.assert_array_equal(columns["stock_start"][row], start)
+        np.testing.assert_array_equal(columns["action"][row], actions)
+        np.testing.assert_array_equal(columns["reward"][row], step.reward)
+        np.testing.assert_array_equal(columns["terminated"][row], step.terminated)
+        np.testing.assert_array_equal(columns["valid"][row], ~step.dummy)
+        for i in range(3):
+            if step.dummy[i]:
+                t[i], total[i], start[i] = 0, c0[row], c0[row]
+            else:  # a lost life and a truncation as well
+                total[i] += 0.5 ** t[i] * step.reward[i]
+                t[i] += 1
+
+
+def test_clipped_rewards_move_the_stock_and_raw_ones_are_stored(scripted):
+    job = scripted("risk=cvar", "outer.every=100000", scripts=[[Episode((8.0, -0.5, 3.0))]], clip=True)
+    end = session(job)
+    columns = end.training.replay.columns
+    assert columns["reward"][:3, 0].tolist() == [8.0, -0.5, 3.0]
+    assert columns["stock"][:4, 0].tolist() == pytest.approx([0, 1, 1 - 0.5 * 0.99, 0.505 + 0.99**2])
+
+
+def test_initial_observations_are_kept_for_the_outer_search(scripted):
+    job = scripted("risk=cvar", "outer.batch=4")
+    end = session(job)
+    env = job.config.env.made[0]
+    firsts = [step.observation[i] for _, _, step in env.calls for i in np.flatnonzero(step.dummy)]
+    np.testing.assert_array_equal(end.state.starts, firsts[-4:])
+
+
+def test_metrics_have_their_columns_and_rows_at_every_multiple(scripted):
+    end = session(scripted("train.log_every=0.1", "evaluate.every=0.25", scripts=SCRIPTS[:1]))
+    table = read(end.training.run.metrics_path)
+    assert list(table.columns) == loop.COLUMNS
+    # one copy: rows exactly at the multiples of 12, and of 30 with an evaluation
+    assert table["steps"].tolist() == [12, 24, 30, 36, 48, 60, 72, 84, 90, 96, 108, 120]
+    evaluated = table.loc[table["eval_score"].notna(), "steps"]
+    assert evaluated.tolist() == [30, 60, 90, 120]
+    for name in ("frames", "episodes", "updates", "seconds"):
+        assert table[name].is_monotonic_increasing
+    assert (table["frames"] == table["steps"]).all()
+    # the script earns 6.5 in 5 steps, then 5 in 1
+    scores = table["train_score"].dropna()
+    assert scores.between(5.0, 6.5).all()
+    assert table["train_length"].dropna().between(1.0, 5.0).all()
+    assert table["loss"].dropna().gt(0).all()
+
+
+def test_rows_of_several_copies_stand_at_the_step_that_crossed_a_multiple(scripted):
+    job = scripted("train.log_every=0.1")
+    steps = read(session(job).training.run.metrics_path)["steps"].tolist()
+    marks = marks_of(job.config.env.made[0])
+    expected = [b for a, b in zip(marks, marks[1:], strict=False) if b // 12 > a // 12 or b // 30 > a // 30]
+    assert steps == expected
+
+
+def test_training_scores_are_raw_and_each_episode_counts_once(scripted):
+    job = scripted("train.log_every=0.1", scripts=[[Episode((8.0, 2.0))]], clip=True)
+    end = session(job)
+    table = read(end.training.run.metrics_path)
+    assert set(table["train_score"].dropna()) == {10.0}
+    assert set(table["train_length"].dropna()) == {2.0}
+    assert table["episodes"].iloc[-1] == 60
+
+
+def test_epsilon_falls_to_its_end_and_stays(scripted):
+    job = scripted(
+        "train.epsilon_start=0.9",
+        "train.epsilon_end=0.1",
+        "train.epsilon_fraction=0.5",
+        "train.log_every=0.1",
+        scripts=SCRIPTS[:1],
+    )
+    table = read(session(job).training.run.metrics_path).set_index("steps")["epsilon"]
+    assert table[12] == pytest.approx(0.9 - 0.8 * 12 / 60)
+    assert table[48] == pytest.approx(0.9 - 0.8 * 48 / 60)
+    assert (table[table.index >= 60] == 0.1).all()
+
+
+def test_evaluation_plays_whole_games_in_an_environment_of_its_own(scripted):
+    job = scripted("evaluate.episodes=5")
+    end = session(job)
+    training_env, *evaluations = job.config.env.made
+    assert len(evaluations) == 4
+    assert all(env.n_envs == 5 and env.closed for env in evaluations)
+    assert training_env.closed
+    table = read(end.training.run.metrics_path).dropna(subset="eval_score")
+    # first episodes of copies 0, 1, 2, 0, 1: 6.5, 16, 16.5, 6.5, 16
+    assert table["eval_score"].tolist() == pytest.approx([12.3] * 4)
+    assert table["eval_length"].tolist() == pytest.approx([(5 + 3 + 11 + 5 + 3) / 5] * 4)
+    assert (table["eval_score_low"] < table["eval_score"]).all()
+    seeds = [tuple(env.seed.generate_state(2)) for env in job.config.env.made]
+    assert len(set(seeds)) == 5  # no evaluation repeats another, nor the training
+
+
+def test_evaluation_does_not_change_the_training(scripted, compose, tmp_path):
+    one = session(scripted("risk=cvar", "evaluate.every=1"))
+    other = session(scripted("risk=cvar", "evaluate.every=0.1"))
+    assert_same(one.training.agent.state(), other.training.agent.state())
+    assert_same(one.training.replay.columns, other.training.replay.columns)
+
+
+def test_the_end_is_saved(scripted):
+    end = session(scripted("train.checkpoint_every=50"))
+    directory = end.training.run.checkpoints
+    newest = checkpoint.load(checkpoint.checkpoints(directory)[-1])
+    assert newest["state"]["steps"] == end.state.steps
+    assert newest["replay_rows"] == end.training.replay.added
+    assert end.training.run.status()["step"] == end.state.steps
+    assert len(checkpoint.checkpoints(directory)) == checkpoint.KEEP
+
+
+def test_the_end_is_saved_once(scripted, monkeypatch):
+    saved = []
+    monkeypatch.setattr(checkpoint, "save", lambda directory, steps, tree: saved.append(steps))
+    session(scripted("train.checkpoint_every=40", scripts=SCRIPTS[:1]))
+    # never more than a tenth of the schedule apart
+    assert saved == list(range(12, 121, 12))
+
+
+def test_rows_that_count_no_step_force_a_checkpoint_before_the_slack_is_used_up(scripted, monkeypatch):
+    rows = [0]
+    save = loop.Training.save
+
+    def spy(training, state):
+        rows.append(training.replay.added)
+        save(training, state)
+
+    monkeypatch.setattr(loop.Training, "save", spy)
+    # every second row is an autoreset
+    end = session(scripted("train.steps=300", scripts=[[Episode((1.0,))]] * 2))
+    gaps = np.diff(rows)
+    assert max(gaps[:-1] + gaps[1:]) <= end.training.slack
+
+
+def test_an_oversized_replay_is_refused_before_it_is_allocated(scripted):
+    job = scripted("train.replay_capacity=1000000000000", "train.steps=1000000000000")
+    with pytest.raises(UserError, match=r"train\.replay_capacity=1000000000000: needs"):
+        session(job)
+
+
+def test_a_finished_run_is_extended_under_its_old_schedule(scripted, compose, tmp_path):
+    """The extended run is the one that was asked for at once."""
+    first = scripted("risk=cvar")
+    assert session(first).state.steps >= 120
+    longer = ["risk=cvar", "train.schedule_steps=120", "train.steps=200"]
+    extended = scripted(*longer)
+    assert extended.path == first.path
+    end = session(extended)
+    assert "in the middle of its episodes" in end.notes[0]
+    at_once = session(scripted(*longer, f"out={tmp_path / 'at_once'}"))
+    assert_same(at_once.training.agent.state(), end.training.agent.state())
+    assert_same(at_once.training.replay.columns, end.training.replay.columns)
+    wall_clock = ["seconds", "steps_per_second"]
+    tables = [read(one.training.run.metrics_path) for one in (at_once, end)]
+    pd.testing.assert_frame_equal(*(table.drop(columns=wall_clock) for table in tables))
+    assert tables[0]["steps"].iloc[-1] >= 200
+    assert (tables[0]["epsilon"].iloc[-10:] == 0.05).all()
+
+
+def test_a_shortened_run_ends_where_it_is(scripted):
+    end = session(scripted())
+    again = session(scripted("train.schedule_steps=120", "train.steps=60"))
+    assert again.state.steps == end.state.steps
+    assert again.state.updates == end.state.updates

@@ -1,0 +1,87 @@
+import pytest
+import torch
+
+from rigor.config import Mlp, NatureCnn
+from rigor.errors import UserError
+from rigor.learning.networks import build_network
+
+
+def mlp(sees_time=True, sees_stock=True, shape=(3, 2, 5), hidden=(8,), observation=(4,)):
+    torch.manual_seed(0)
+    return build_network(
+        Mlp(list(hidden)), observation, shape, sees_time, sees_stock, 10.0, 100.0
+    )
+
+
+def inputs(batch=6, observation=(4,)):
+    generator = torch.Generator().manual_seed(1)
+    return (
+        torch.randn(batch, *observation, generator=generator),
+        torch.arange(batch),
+        torch.linspace(-300.0, 300.0, batch, dtype=torch.float64),
+    )
+
+
+def test_shape_is_batch_actions_horizons_quantiles():
+    assert mlp()(*inputs()).shape == (6, 3, 2, 5)
+
+
+@pytest.mark.parametrize("sees_time", [True, False])
+@pytest.mark.parametrize("sees_stock", [True, False])
+def test_only_what_it_sees_changes_what_it_says(sees_time, sees_stock):
+    network = mlp(sees_time, sees_stock)
+    observation, t, stock = inputs()
+    there = network(observation, t, stock)
+    later, richer = network(observation, t + 7, stock), network(observation, t, stock + 50.0)
+    assert torch.equal(there, later) is not sees_time
+    assert torch.equal(there, richer) is not sees_stock
+
+
+def test_scalars_enter_in_units_of_their_scales():
+    network = mlp(hidden=(), shape=(1, 1, 1))
+    observation, t, stock = inputs()
+    weight, bias = network.head.weight[0], network.head.bias
+    by_hand = observation @ weight[:4] + t / 10.0 * weight[4] + stock / 100.0 * weight[5] + bias
+    torch.testing.assert_close(network(observation, t, stock).flatten(), by_hand.float())
+
+
+def test_one_encoding_serves_many_stocks():
+    network = mlp()
+    observation, t, stock = inputs()
+    features = network.encode(observation)
+    for c in (-1.0, 0.0, 5.0):
+        moved = stock + c
+        assert torch.equal(network.read(features, t, moved), network(observation, t, moved))
+
+
+def test_images_are_scaled_to_one_and_read_alike_in_any_memory_layout():
+    torch.manual_seed(0)
+    network = build_network(NatureCnn(16, 4), (4, 36, 36), (2, 3, 5), True, True, 1000.0, 1.0)
+    images = torch.randint(0, 256, (2, 4, 36, 36), dtype=torch.uint8)
+    scalars = torch.tensor([0, 27_000]), torch.tensor([0.0, -3.0], dtype=torch.float64)
+    there = network(images, *scalars)
+    assert there.shape == (2, 2, 3, 5)
+    assert torch.isfinite(there).all()
+    torch.testing.assert_close(network(images.float() / 255.0, *scalars), there)
+    other = images.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(network(other, *scalars), there)
+
+
+def test_mlp_takes_images_too_and_in_the_order_of_their_pixels():
+    network = mlp(False, False, shape=(1, 1, 1), hidden=(), observation=(2, 3, 4))
+    images = torch.randint(0, 256, (5, 2, 3, 4), dtype=torch.uint8)
+    zeros = torch.zeros(5)
+    by_hand = images.reshape(5, 24).float() / 255.0 @ network.head.weight[0] + network.head.bias
+    torch.testing.assert_close(network(images, zeros, zeros).flatten(), by_hand)
+
+
+def test_same_seed_same_weights():
+    first, second = mlp(), mlp()
+    for left, right in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("observation", [(4,), (4, 35, 84), (3, 8, 8)])
+def test_convolutions_refuse_what_is_no_image_or_too_small(observation):
+    with pytest.raises(UserError, match=r"network=nature_cnn.*network=mlp"):
+        build_network(NatureCnn(16, 4), observation, (2, 1, 5), True, False, 1.0, 1.0)
