@@ -23,6 +23,7 @@ SMALL = [
     "agent.quantiles=5",
     "train.steps=400",
     "train.batch_size=8",
+    "train.update_every=4",
     "train.learning_starts=0.05",
     "train.replay_capacity=150",
     "train.log_every=0.05",
@@ -55,7 +56,9 @@ def compose(tmp_path):
 
     def composed(*overrides, small=SMALL):
         given = dict(one.split("=", 1) for one in [*small, f"out={tmp_path}", *overrides])
-        values = {key: value for key, value in given.items() if "." in key or key in ("out", "seed")}
+        values = {
+            key: value for key, value in given.items() if "." in key or key in ("out", "seed")
+        }
         groups = tuple(f"{key}={value}" for key, value in given.items() if key not in values)
         root, choices = choose(groups)
         root = copy.deepcopy(root)

@@ -29,7 +29,8 @@ class ScriptedEnv:
 
     A frame is [copy + 1, serial number in two bytes], so every frame there ever was is another.
     With stack > 1 an observation is the last frames, those of before the reset zero; with 1 it is
-    the float32 vector of the frame. `calls` holds (observation before, actions, step) of each call.
+    the float32 vector of the frame. Serial numbers begin after `first`. `calls` holds
+    (observation before, actions, step) of each call.
     """
 
     n_actions = 3
@@ -41,8 +42,10 @@ class ScriptedEnv:
         stack: int = 1,
         clip: bool = False,
         copyable: bool = True,
+        first: int = 0,
     ) -> None:
         self.scripts, self.clip, self.copyable = scripts, clip, copyable
+        self.serial = [first] * len(scripts)
         self.n_envs, self.frame_stack = len(scripts), stack
         self.observation_shape = (stack, 3, 1) if stack > 1 else (3,)
         self.observation_dtype = np.dtype(np.uint8 if stack > 1 else np.float32)
@@ -56,7 +59,6 @@ class ScriptedEnv:
         self.episode = [0] * self.n_envs
         self.t = [0] * self.n_envs
         self.ended = [False] * self.n_envs
-        self.serial = getattr(self, "serial", [0] * self.n_envs)
         self.frames = np.zeros((self.n_envs, self.frame_stack, 3), np.uint8)
         for i in range(self.n_envs):
             self._show(i)
@@ -125,6 +127,7 @@ class ScriptedConfig:
     stack: int = 1
     clip: bool = False
     copyable: bool = True
+    first: int = 0
     made: list[ScriptedEnv] = field(default_factory=list)
 
     @property
@@ -133,7 +136,8 @@ class ScriptedConfig:
 
     def make(self, n_envs: int, evaluation: bool) -> ScriptedEnv:
         scripts = [self.scripts[i % len(self.scripts)] for i in range(n_envs)]
-        self.made.append(ScriptedEnv(scripts, self.stack, self.clip, self.copyable))
+        env = ScriptedEnv(scripts, self.stack, self.clip, self.copyable, self.first)
+        self.made.append(env)
         return self.made[-1]
 
 
@@ -176,6 +180,7 @@ def session(
 
 def assert_same(there, here):
     """Compare two trees of plain data, arrays and tensors, bit for bit."""
+    there, here = (list(one) if isinstance(one, tuple) else one for one in (there, here))
     assert type(here) is type(there)
     if isinstance(there, dict):
         assert list(here) == list(there)

@@ -445,4 +445,3 @@ def test_a_loaded_agent_with_convolutions_learns_on_as_the_saved_one(compose, tm
     for _ in range(3):
         agent.update(batch)
     assert_goes_on_alike(agent, make(9), batch)
-

@@ -102,7 +102,9 @@ def flip(path):
 
 
 @pytest.mark.parametrize("name", ["arrays.safetensors", "state.json", "digests.json"])
-@pytest.mark.parametrize("damage", [cut, flip, lambda path: path.unlink(), lambda p: p.write_text("")])
+@pytest.mark.parametrize(
+    "damage", [cut, flip, lambda path: path.unlink(), lambda p: p.write_text("")]
+)
 def test_a_damaged_file_is_corrupt_and_named(tmp_path, name, damage):
     path = save(tmp_path, 1, {"x": np.arange(3), "y": 1})
     damage(path / name)
@@ -151,7 +153,9 @@ def test_loading_opens_no_pickle(tmp_path, monkeypatch):
     monkeypatch.setattr(pickle, "loads", refuse)
     monkeypatch.setattr(pickle, "Unpickler", refuse)
     monkeypatch.setattr(
-        builtins, "open", lambda file, *rest, **more: opened.append(file) or really(file, *rest, **more)
+        builtins,
+        "open",
+        lambda file, *rest, **more: opened.append(file) or really(file, *rest, **more),
     )
     assert load(path)["x"].tolist() == [0, 1, 2]
     assert {file.name for file in opened} == {"arrays.safetensors", "state.json"}

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from scripted import Episode, ScriptedEnv
@@ -5,8 +7,16 @@ from scripted import Episode, ScriptedEnv
 from rigor.config import Config
 from rigor.errors import Stopped
 from rigor.learning import evaluate
-from rigor.learning.evaluate import Estimate, Games, copies, interval, play, summarise
-from rigor.maths.utility import CVaR, Mean
+from rigor.learning.evaluate import (
+    Estimate,
+    Games,
+    copies,
+    interval,
+    out_of_proportion,
+    play,
+    summarise,
+)
+from rigor.maths.utility import CVaR, Entropic, Mean, MeanVariance
 
 FACTORS = 0.5 ** np.arange(20)
 
@@ -129,6 +139,24 @@ def test_summary_measures_each_kind_of_return_in_its_own_way():
     )
     found = summarise(config_with(Mean()), games, 0)
     assert found["objective"].value == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("risk", "line"),
+    [
+        (Mean(), None),
+        (CVaR(0.1), None),
+        (Entropic(-0.01), None),  # spread 100: in proportion
+        (Entropic(-1e-6), r"risk\.beta=-1e-06 .*practically the mean; risk\.beta=-0\.01 would"),
+        (Entropic(-100.0), r"worst outcomes only; risk\.beta=-0\.01 would"),
+        (MeanVariance(100.0), r"risk\.kappa=100.0 .*; risk\.kappa=0\.01 would"),
+    ],
+)
+def test_a_rate_out_of_proportion_to_the_returns_is_told(risk, line):
+    found = out_of_proportion(risk, np.array([-100.0, 100.0]))
+    assert (found is None) is (line is None)
+    assert line is None or re.search(line, found)
+    assert out_of_proportion(risk, np.array([7.0, 7.0])) is None
 
 
 @pytest.mark.parametrize("risk", [Mean(), CVaR(0.1), CVaR(0.5)])

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,7 +35,7 @@ def scripted(compose):
 def crossed(marks, every):
     """Count multiples of `every` on the way through `marks`, one by one."""
     return sum(
-        1 for a, b in zip(marks, marks[1:], strict=False) for k in range(a + 1, b + 1) if k % every == 0
+        1 for a, b in itertools.pairwise(marks) for k in range(a + 1, b + 1) if k % every == 0
     )
 
 
@@ -55,7 +57,7 @@ def test_counters_leave_autoresets_out(scripted):
     assert rewards == pytest.approx(end.training.replay.columns["reward"].sum())
 
 
-@pytest.mark.parametrize(("every", "starts"), [(1, 0.0), (2, 0.3), (7, 0.5), (50, 0.1)])
+@pytest.mark.parametrize(("every", "starts"), [(1, 0.0), (7, 0.5), (50, 0.1)])
 def test_updates_are_the_multiples_crossed_since_learning_started(
     scripted, monkeypatch, every, starts
 ):
@@ -74,7 +76,9 @@ def test_updates_are_the_multiples_crossed_since_learning_started(
 
 
 def test_nothing_is_learnt_before_learning_starts(scripted):
-    end = session(scripted("train.learning_starts=1", "train.steps=119", "train.schedule_steps=500"))
+    end = session(
+        scripted("train.learning_starts=1", "train.steps=119", "train.schedule_steps=500")
+    )
     assert end.state.updates == 0
     agent = end.training.agent
     for online, target in zip(agent.online.parameters(), agent.target.parameters(), strict=True):
@@ -86,11 +90,17 @@ def test_nothing_is_learnt_before_learning_starts(scripted):
 def test_replay_holds_clock_and_stock_at_every_boundary(scripted, stack):
     c0 = []  # before each step
     job = scripted(
-        "risk=cvar", "discount.gamma=0.5", "evaluate.every=1", "outer.every=3", stack=stack
+        "risk=cvar",
+        "discount.gamma=0.5",
+        "evaluate.every=1",
+        "outer.every=3",
+        "outer.low=-3",
+        "outer.high=-1",
+        stack=stack,
     )
     end = session(job, lambda training, state: c0.append(training.agent.initial_stock))
     env, columns = job.config.env.made[0], end.training.replay.columns
-    assert len({round(c, 9) for c in c0}) > 1
+    assert len(set(c0)) > 1
     t, total, start = np.zeros(3, np.int64), np.zeros(3), np.zeros(3)
     for row, (before, actions, step) in enumerate(env.calls):
         frame = before[:, -1] if stack > 1 else before
@@ -111,11 +121,15 @@ def test_replay_holds_clock_and_stock_at_every_boundary(scripted, stack):
 
 
 def test_clipped_rewards_move_the_stock_and_raw_ones_are_stored(scripted):
-    job = scripted("risk=cvar", "outer.every=100000", scripts=[[Episode((8.0, -0.5, 3.0))]], clip=True)
+    job = scripted(
+        "risk=cvar", "outer.every=100000", scripts=[[Episode((8.0, -0.5, 3.0))]], clip=True
+    )
     end = session(job)
     columns = end.training.replay.columns
     assert columns["reward"][:3, 0].tolist() == [8.0, -0.5, 3.0]
-    assert columns["stock"][:4, 0].tolist() == pytest.approx([0, 1, 1 - 0.5 * 0.99, 0.505 + 0.99**2])
+    assert columns["stock"][:4, 0].tolist() == pytest.approx(
+        [0, 1, 1 - 0.5 * 0.99, 0.505 + 0.99**2]
+    )
 
 
 def test_initial_observations_are_kept_for_the_outer_search(scripted):
@@ -148,7 +162,7 @@ def test_rows_of_several_copies_stand_at_the_step_that_crossed_a_multiple(script
     job = scripted("train.log_every=0.1")
     steps = read(session(job).training.run.metrics_path)["steps"].tolist()
     marks = marks_of(job.config.env.made[0])
-    expected = [b for a, b in zip(marks, marks[1:], strict=False) if b // 12 > a // 12 or b // 30 > a // 30]
+    expected = [b for a, b in itertools.pairwise(marks) if b // 12 > a // 12 or b // 30 > a // 30]
     assert steps == expected
 
 
@@ -173,6 +187,15 @@ def test_epsilon_falls_to_its_end_and_stays(scripted):
     assert table[12] == pytest.approx(0.9 - 0.8 * 12 / 60)
     assert table[48] == pytest.approx(0.9 - 0.8 * 48 / 60)
     assert (table[table.index >= 60] == 0.1).all()
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(120, 1e-3), (60, 4e-3), (150, 1e-3)])
+def test_learning_rate_moves_with_the_schedule_and_then_stays(scripted, steps, rate):
+    rates = ["train.learning_rate=0.007", "train.learning_rate_end=0.001"]
+    length = [f"train.steps={steps}", "train.schedule_steps=120"]
+    end = session(scripted(*rates, *length, scripts=SCRIPTS[:1]))
+    (group,) = end.training.agent.optimizer.param_groups
+    assert group["lr"] == pytest.approx(rate)
 
 
 def test_evaluation_plays_whole_games_in_an_environment_of_its_own(scripted):
@@ -208,15 +231,21 @@ def test_the_end_is_saved(scripted):
     assert len(checkpoint.checkpoints(directory)) == checkpoint.KEEP
 
 
-def test_the_end_is_saved_once(scripted, monkeypatch):
+@pytest.mark.parametrize(("every", "steps"), [(40, range(12, 121, 12)), (5, range(5, 121, 5))])
+def test_checkpoints_are_due_at_multiples_and_never_more_than_a_tenth_apart(
+    scripted, monkeypatch, every, steps
+):
     saved = []
     monkeypatch.setattr(checkpoint, "save", lambda directory, steps, tree: saved.append(steps))
-    session(scripted("train.checkpoint_every=40", scripts=SCRIPTS[:1]))
-    # never more than a tenth of the schedule apart
-    assert saved == list(range(12, 121, 12))
+    # the autoresets of these episodes fit into the slack
+    scripts = [[Episode((1.0,) * 7), Episode((1.0,) * 5)]]
+    session(scripted(f"train.checkpoint_every={every}", scripts=scripts))
+    assert saved == list(steps)
 
 
-def test_rows_that_count_no_step_force_a_checkpoint_before_the_slack_is_used_up(scripted, monkeypatch):
+def test_rows_that_count_no_step_force_a_checkpoint_before_the_slack_is_used_up(
+    scripted, monkeypatch
+):
     rows = [0]
     save = loop.Training.save
 
@@ -226,7 +255,7 @@ def test_rows_that_count_no_step_force_a_checkpoint_before_the_slack_is_used_up(
 
     monkeypatch.setattr(loop.Training, "save", spy)
     # every second row is an autoreset
-    end = session(scripted("train.steps=300", scripts=[[Episode((1.0,))]] * 2))
+    end = session(scripted(scripts=[[Episode((1.0,))]] * 2))
     gaps = np.diff(rows)
     assert max(gaps[:-1] + gaps[1:]) <= end.training.slack
 
@@ -252,7 +281,7 @@ def test_a_finished_run_is_extended_under_its_old_schedule(scripted, compose, tm
     wall_clock = ["seconds", "steps_per_second"]
     tables = [read(one.training.run.metrics_path) for one in (at_once, end)]
     pd.testing.assert_frame_equal(*(table.drop(columns=wall_clock) for table in tables))
-    assert tables[0]["steps"].iloc[-1] >= 200
+    assert tables[0]["steps"].iloc[-1] > 190
     assert (tables[0]["epsilon"].iloc[-10:] == 0.05).all()
 
 

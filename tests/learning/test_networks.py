@@ -8,9 +8,7 @@ from rigor.learning.networks import build_network
 
 def mlp(sees_time=True, sees_stock=True, shape=(3, 2, 5), hidden=(8,), observation=(4,)):
     torch.manual_seed(0)
-    return build_network(
-        Mlp(list(hidden)), observation, shape, sees_time, sees_stock, 10.0, 100.0
-    )
+    return build_network(Mlp(list(hidden)), observation, shape, sees_time, sees_stock, 10.0, 100.0)
 
 
 def inputs(batch=6, observation=(4,)):
@@ -59,10 +57,13 @@ def test_images_are_scaled_to_one_and_read_alike_in_any_memory_layout():
     network = build_network(NatureCnn(16, 4), (4, 36, 36), (2, 3, 5), True, True, 1000.0, 1.0)
     images = torch.randint(0, 256, (2, 4, 36, 36), dtype=torch.uint8)
     scalars = torch.tensor([0, 27_000]), torch.tensor([0.0, -3.0], dtype=torch.float64)
+    before = images.clone()
     there = network(images, *scalars)
     assert there.shape == (2, 2, 3, 5)
     assert torch.isfinite(there).all()
-    torch.testing.assert_close(network(images.float() / 255.0, *scalars), there)
+    assert torch.equal(images, before)
+    by_hand = network.read(network.encoder(images.float() / 255.0), *scalars)
+    torch.testing.assert_close(there, by_hand)
     other = images.to(memory_format=torch.channels_last)
     torch.testing.assert_close(network(other, *scalars), there)
 

@@ -76,15 +76,15 @@ def assert_batch_is_what_was_seen(batch, rows, stack):
     return found
 
 
-@pytest.mark.parametrize("stack", [1, 2, 4])
-@pytest.mark.parametrize("n_rows", [9, 60, 61, 75, 130])
+@pytest.mark.parametrize("stack", [1, 4])
+@pytest.mark.parametrize("n_rows", [9, 60, 62, 130])
 def test_batches_hold_what_the_environment_showed_at_every_boundary(stack, n_rows):
     env = ScriptedEnv(SCRIPTS, stack)
     replay = Replay(60 * env.n_envs - env.n_envs, layout_of(env))
     assert replay.n_rows == 60
     rows = record(env, replay, n_rows)
-    batch = replay.sample(2500, np.random.default_rng(1))
-    assert batch.observation.shape == (2500, *env.observation_shape)
+    batch = replay.sample(1500, np.random.default_rng(1))
+    assert batch.observation.shape == (1500, *env.observation_shape)
     assert batch.observation.dtype == env.observation_dtype
     assert [batch.t.dtype, batch.action.dtype] == [np.int64, np.int64]
     found = assert_batch_is_what_was_seen(batch, rows, stack)
@@ -194,7 +194,7 @@ def assert_reads_back(path, layout, capacity, slack, added, rows):
         np.testing.assert_array_equal(column, rows[name])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     capacity=st.integers(2, 12),
     interval=st.integers(1, 9),
@@ -277,7 +277,9 @@ def test_breakout_stacks_are_rebuilt_from_single_frames(life_loss):
 
     settings = PROTOCOLS["paper"] | {"life_loss": life_loss}
     # a game of 45 steps or less: cut, lost and restarted within the 220
-    config = Atari("breakout", "paper", num_envs=2, frame_skip=4, max_frames=180, threads=1, **settings)
+    config = Atari(
+        "breakout", "paper", num_envs=2, frame_skip=4, max_frames=180, threads=1, **settings
+    )
     env = config.make(2, evaluation=False)
     replay = Replay(300, layout_of(env))
     rows = record(env, replay, 220)

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from rigor.learning.schedule import Linear, crossings, every
@@ -33,7 +35,7 @@ def test_crossings_counts_multiples_passed(before, after, n, count):
 
 def test_crossings_add_up_however_a_way_is_cut():
     stops = [0, 1, 1, 5, 13, 14, 30, 31, 64]
-    parts = zip(stops, stops[1:], strict=False)
+    parts = itertools.pairwise(stops)
     assert sum(crossings(a, b, 6) for a, b in parts) == crossings(0, 64, 6) == 10
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_module
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
 
 from rigor import config
@@ -45,6 +45,10 @@ def line(error: HydraException) -> str:
     first, *rest = [part.strip() for part in str(error).strip().splitlines() if part.strip()]
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(str(error.missing_cfg_file), error.options or ())
+    if isinstance(error, OverrideParseException):
+        reason = "" if "Lexer" in first else f" ({rest[0]})"
+        way_out = """odd characters need quotes: 'key="~/a b"'"""
+        return f"{error.override}: not of the form key=value{reason}; {way_out}"
     if found := re.match(r"Ambiguous value for argument '(.+)'", first):
         key, _, values = found.group(1).partition("=")
         way_out = f"add -m to sweep over them, or write {key}=[{values}]"
@@ -171,9 +175,7 @@ def no_such_key(key: str) -> str:
         if name in [field.name for field in dataclasses.fields(cls)]
     ]
     if owners:  # such as discount.k where discount=exponential was chosen
-        return (
-            f"{key}: no such key with this choice of {group}; {' and '.join(owners)} would have it"
-        )
+        return f"{key}: no key of this choice of {group}, but of {', '.join(owners)}"
     if key.startswith("env.kwargs."):
         return f"{key}: not there yet; add it with +{key}=VALUE"
     nearest = difflib.get_close_matches(key, _keys(), n=3)

@@ -96,9 +96,9 @@ class Training:
         refuse_oversized(train.replay_capacity, train.steps, layout)
         self.replay = Replay(train.replay_capacity, layout)
         self.checkpoint_every = min(train.checkpoint_every, every(0.1, train.schedule_steps))
-        # A row is at most E steps, but autoreset rows may count none: twice the rows is ample, and
-        # `_save_if_due` counts rows as well.
-        self.slack = checkpoint.KEEP * (self.checkpoint_every // env.n_envs + 2)
+        # A row counts E steps less its autoresets: a quarter of the rows is room for episodes of
+        # four steps, and `train` saves early where they are shorter.
+        self.slack = checkpoint.KEEP * (5 * self.checkpoint_every // (4 * env.n_envs) + 2)
         self.file = ReplayFile(run.checkpoints / "replay.bin", self.replay, self.slack)
         self.agent = Agent(config, env, device, int(self.seeds["network"].generate_state(1)[0]))
         self.exploration = np.random.default_rng(self.seeds["exploration"])
@@ -109,15 +109,18 @@ class Training:
 
     def start(self, note: Callable[[str], None]) -> State:
         """Return the state to go on from: the newest whole checkpoint's, or a fresh one."""
-        for path in reversed(checkpoint.checkpoints(self.run.checkpoints)):
+        paths = checkpoint.checkpoints(self.run.checkpoints)
+        for path in reversed(paths):
             try:
                 saved = checkpoint.load(path)
                 self.file.read(saved["replay_rows"])
             except checkpoint.CorruptCheckpoint as error:
-                note(f"{path.name} cannot be used ({error}); falling back to the one before it")
+                note(f"{path.name} cannot be used ({error}); trying the one before it")
                 checkpoint.discard(path)
                 continue
             return self._restored(saved, note)
+        if paths:
+            note("no checkpoint can be used; training again from the start")
         env = self.env
         observation = env.reset(self.seeds["environment"])
         zeros = np.zeros(env.n_envs)

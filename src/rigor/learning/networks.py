@@ -46,11 +46,10 @@ class QuantileNetwork(nn.Module):
 
     def encode(self, observation: Tensor) -> Tensor:
         """Return features [B, F] of observations [B, *shape] (uint8 images or float vectors)."""
-        if observation.dtype == torch.uint8:
-            observation = observation.float() / 255.0
         if observation.ndim == 4:
             # convolutions forward and backward take two thirds of the time in this layout
-            observation = observation.contiguous(memory_format=torch.channels_last)
+            observation = observation.to(torch.float32, memory_format=torch.channels_last)
+            observation = observation.div_(255.0)
         return self.encoder(observation)
 
     def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:

@@ -1,0 +1,95 @@
+import pytest
+from hydra import initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+
+from hydra_plugins.rigor.sweeper import RigorSweeper
+from rigor import config
+from rigor.errors import UserError
+
+config.register()
+
+
+class Context:
+    """Stands for Hydra's: only the loader is read."""
+
+    def __init__(self, config_loader) -> None:
+        self.config_loader = config_loader
+
+
+@pytest.fixture(scope="module")
+def loader():
+    with initialize_config_module("rigor.conf", version_base="1.3"):
+        yield GlobalHydra.instance().config_loader()
+
+
+@pytest.fixture
+def sweeper(loader):
+    one = RigorSweeper({"variant": "time_consistent,time_aware", "seed": "0,1"})
+    one.context = Context(loader)
+    return one
+
+
+def test_the_jobs_are_the_product_of_the_swept_values(sweeper):
+    sweeper.params = {}
+    assert sweeper._expand(["seed=0,1", "env=cartpole", "risk=mean,cvar"]) == [
+        ["seed=0", "env=cartpole", "risk=mean"],
+        ["seed=0", "env=cartpole", "risk=cvar"],
+        ["seed=1", "env=cartpole", "risk=mean"],
+        ["seed=1", "env=cartpole", "risk=cvar"],
+    ]
+    assert sweeper._expand(["seed=range(3)"]) == [["seed=0"], ["seed=1"], ["seed=2"]]
+
+
+def test_the_command_line_replaces_what_an_experiment_sweeps_over(sweeper):
+    assert len(sweeper._expand([])) == 4
+    assert sweeper._expand(["seed=7"]) == [
+        ["variant=time_consistent", "seed=7"],
+        ["variant=time_aware", "seed=7"],
+    ]
+
+
+def test_a_sweep_over_nothing_is_one_job(sweeper):
+    sweeper.params = {}
+    assert sweeper._expand([]) == [[]]
+
+
+def test_options_can_be_swept_by_a_pattern(sweeper):
+    sweeper.params = {}
+    jobs = [["risk=mean"], ["risk=mean_cvar"], ["risk=mean_variance"]]
+    assert sorted(sweeper._expand(["risk=glob(mean*)"])) == jobs
+
+
+@pytest.mark.parametrize(
+    "override", ["env=glob(atari/*)", "seed=range(0,0)", "seed=range(3,1)", "seed=glob(*)"]
+)
+def test_a_sweep_that_expands_to_nothing_is_refused(sweeper, override):
+    # glob looks at the group itself, not into env/atari
+    with pytest.raises(UserError) as caught:
+        sweeper._expand(["env=cartpole", override])
+    assert str(caught.value) == f"{override}: expands to no value, so the sweep has no job"
+
+
+def test_a_continuous_sweep_is_refused_by_name(sweeper):
+    with pytest.raises(UserError, match=r"^seed=interval\(0,1\): name the values"):
+        sweeper._expand(["seed=interval(0,1)"])
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("seed=-1", "seed=-1: must be 0 or more"),
+        ("seed=x", "could not be converted to Integer"),
+        ("risk=null", "risk=null: no such option"),
+        ("risk=cvarr", "did you mean cvar"),
+        ("env=gymnasium", "env.id: has no value yet"),
+    ],
+)
+def test_a_job_that_cannot_work_is_named(sweeper, loader, override, part):
+    sweeper.composed = loader.load_configuration("train", [], RunMode.MULTIRUN)
+    with pytest.raises(UserError) as caught:
+        sweeper._compose(2, ["env=cartpole", override])
+    message = str(caught.value)
+    assert message.startswith(f"job 2 (env=cartpole {override}): ")
+    assert part in message
+    assert "\n" not in message

@@ -1,0 +1,446 @@
+import copy
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+from cli import choices, composed
+from omegaconf import OmegaConf
+
+from rigor import config
+from rigor.envs.atari import GAMES
+from rigor.errors import UserError
+from rigor.launch.job import job
+from rigor.maths import horizons
+
+CONF = Path(__file__).parents[1] / "conf"
+DISCOUNTS = (
+    "capped",
+    "cir",
+    "exponential",
+    "generalized_hyperbolic",
+    "hyperbolic",
+    "quasi_hyperbolic",
+    "tail_integral",
+)
+RISKS = ("cvar", "entropic", "mean", "mean_cvar", "mean_variance")
+VARIANTS = ("time_aware", "time_consistent", "time_inconsistent")
+QUADRATURES = ("lower", "upper", "right", "midpoint", "gauss_legendre", "fitted")
+KNOWN_MIXTURES = ("hyperbolic", "generalized_hyperbolic", "tail_integral")
+
+
+def options(group: str) -> list[str]:
+    """Every option of a group, from the files; those of Atari apart, for they are 57."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def build(*overrides: str) -> config.Config:
+    one = composed(*overrides)
+    return job(one, choices(one)).config
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return composed("env=cartpole", "tracker=none")
+
+
+@pytest.fixture(scope="module")
+def pong():
+    return composed("env=atari/pong", "agent=multihorizon", "tracker=none")
+
+
+def test_the_options_are_those_of_the_design():
+    assert tuple(options("discount")) == DISCOUNTS
+    assert tuple(options("risk")) == RISKS
+    assert tuple(options("variant")) == VARIANTS
+    assert options("horizons") == ["multi", "single"]
+    assert {"multihorizon", "singlehorizon"} <= set(options("agent"))
+    assert tuple(sorted(["gauss_legendre", *QUADRATURES[:4]])) == tuple(
+        sorted(horizons.QUADRATURES)
+    )
+
+
+def test_every_option_composes_and_builds():
+    groups = ("experiment", "agent", "env", "evaluate", "network", "outer", "tracker", "train")
+    # the first options of all groups together, then the second ones, and so on
+    for together in itertools.zip_longest(*map(options, groups)):
+        chosen = {group: option for group, option in zip(groups, together, strict=True) if option}
+        more = ["env.id=Acrobot-v1"] if chosen.get("env") == "gymnasium" else []
+        one = composed(*(f"{group}={option}" for group, option in chosen.items()), *more)
+        assert choices(one).items() >= chosen.items()
+        assert isinstance(job(one, choices(one)).config, config.Config)
+
+
+def test_the_57_games_are_one_file_each_that_says_its_name():
+    text = (CONF / "env/atari/pong.yaml").read_text()
+    files = {path.stem: path.read_text() for path in (CONF / "env/atari").glob("[!_]*.yaml")}
+    assert sorted(files) == sorted(GAMES)
+    assert len(files) == 57
+    for game, found in files.items():
+        assert found == text.replace("game: pong", f"game: {game}")
+
+
+@pytest.mark.slow
+def test_all_57_games_compose_and_build():
+    for game in GAMES:
+        assert build(f"env=atari/{game}", "agent=multihorizon").env.game == game
+
+
+# --- combinations ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """The node of every option that can be combined, and the multi horizons of every discount."""
+    found = {}
+    for together in itertools.zip_longest(DISCOUNTS, RISKS, VARIANTS):
+        chosen = dict(zip(("discount", "risk", "variant"), together, strict=True))
+        given = [f"{group}={option}" for group, option in chosen.items() if option]
+        one = composed("agent=multihorizon", *given)
+        found |= {(group, option): one[group] for group, option in chosen.items()}
+        found["horizons", chosen["discount"]] = one.horizons
+    return found
+
+
+def must_refuse(discount, horizon, risk, variant, bootstrap) -> set[str] | None:
+    """The rule, by hand: the keys that the refusal must name, or None."""
+    if horizon not in ("single", "fitted") and discount not in KNOWN_MIXTURES:
+        return {"discount=", "horizons.quadrature="}
+    if risk != "mean" and variant != "time_consistent":
+        return {"risk=", "variant="}
+    if risk != "mean" and bootstrap == "per_head":
+        return {"risk=", "agent.bootstrap="}
+    if horizon == "single" and variant != "time_consistent" and discount != "exponential":
+        return {"discount=", "horizons=single", "variant="}
+    return None
+
+
+def test_every_combination_is_built_or_refused_by_the_rule(cartpole, nodes, monkeypatch):
+    fits = {}
+    real = horizons.fitted
+
+    def fitted(discount, m):  # a fit takes a while, and 420 combinations share each
+        key = (id(discount), m)
+        return fits[key] if key in fits else fits.setdefault(key, real(discount, m))
+
+    monkeypatch.setattr(horizons, "fitted", fitted)
+    parts = {key: config._working(key[0], node) for key, node in nodes.items()}
+    bundles = {"single": horizons.Single()}
+    for quadrature in QUADRATURES:
+        known = parts["horizons", "hyperbolic"]
+        bundles[quadrature] = dataclasses.replace(known, quadrature=quadrature)
+    rest, n_refused = config.build(cartpole), 0
+    for discount, horizon, risk, variant, bootstrap, double in itertools.product(
+        DISCOUNTS, bundles, RISKS, VARIANTS, ("shared", "per_head"), ("online", "target")
+    ):
+        one = dataclasses.replace(
+            rest,
+            discount=parts["discount", discount],
+            horizons=bundles[horizon],
+            risk=parts["risk", risk],
+            variant=parts["variant", variant],
+            agent=config.Learner(bootstrap=bootstrap, double=double, quantiles=5),
+        )
+        keys = must_refuse(discount, horizon, risk, variant, bootstrap)
+        try:
+            config.validate(one)
+        except UserError as error:
+            message = str(error)
+            assert keys is not None, (discount, horizon, risk, variant, bootstrap, message)
+            assert "\n" not in message
+            assert all(key in message for key in keys), (message, keys)
+            assert "use " in message  # the way out
+            n_refused += 1
+        else:
+            assert keys is None, (discount, horizon, risk, variant, bootstrap)
+    assert 0 < n_refused < 7 * 7 * 5 * 3 * 2 * 2
+
+
+# --- defaults -------------------------------------------------------------------------------------
+
+
+ATARI = {
+    "discount.k": 0.05,
+    "horizons.m": 10,
+    "horizons.gamma_max": 0.999,
+    "horizons.quadrature": "lower",
+    "variant.sees_time": True,
+    "variant.clock_runs": True,
+    "agent.bootstrap": "shared",
+    "agent.double": "online",
+    "agent.quantiles": 50,
+    "env.protocol": "paper",
+    "env.life_loss": "terminal",
+    "env.num_envs": 8,
+    "env.frame_skip": 4,
+    "env.sticky": 0.0,
+    "env.noop_max": 30,
+    "env.max_frames": 108_000,
+    "network.hidden": 512,
+    "train.steps": 10_000_000,
+    "train.schedule_steps": 10_000_000,
+    "train.batch_size": 32,
+    "train.learning_rate": 2.5e-4,
+    "train.adam_eps": 0.01 / 32,
+    "train.huber": 0.1,
+    "train.update_every": 4,
+    "train.learning_starts": 0.008,
+    "train.target_every": 10_000,
+    "train.target_smoothing": 1.0,
+    "train.replay_capacity": 100_000,
+    "train.epsilon_start": 1.0,
+    "train.epsilon_end": 0.01,
+    "train.epsilon_fraction": 0.1,
+    "evaluate.every": 0.05,
+    "evaluate.episodes": 10,
+    "evaluate.final_episodes": 30,
+    "evaluate.epsilon": 0.01,
+}
+CARTPOLE = {
+    "discount.gamma": 0.99,
+    "agent.quantiles": 50,
+    "network.hidden": [120, 84],
+    "train.steps": 100_000,
+    "train.batch_size": 128,
+    "train.learning_rate": 1e-3,
+    "train.huber": 1.0,
+    "train.update_every": 2,
+    "train.target_smoothing": 0.005,
+    "train.replay_capacity": 50_000,
+    "train.epsilon_end": 0.05,
+    "train.epsilon_fraction": 0.5,
+    "evaluate.epsilon": 0.0,
+    "evaluate.final_episodes": 100,
+}
+
+
+def test_defaults_on_atari_are_the_papers(pong):
+    assert {key: OmegaConf.select(pong, key) for key in ATARI} == ATARI
+    found = choices(pong)
+    assert (found["discount"], found["risk"]) == ("hyperbolic", "mean")
+    assert (found["horizons"], found["variant"]) == ("multi", "time_consistent")
+    assert found["network"] == "nature_cnn"
+
+
+def test_defaults_on_cartpole_are_the_designs(cartpole):
+    assert {key: OmegaConf.select(cartpole, key) for key in CARTPOLE} == CARTPOLE
+    found = choices(cartpole)
+    assert (found["discount"], found["horizons"], found["risk"]) == (
+        "exponential",
+        "single",
+        "mean",
+    )
+    assert (cartpole.seed, cartpole.device, cartpole.out) == (0, "auto", "runs")
+
+
+def test_schedules_hang_on_schedule_steps_which_follows_steps():
+    one = composed("train.steps=4000")
+    assert one.train.schedule_steps == 4000
+    one = composed("train.steps=8000", "train.schedule_steps=4000")
+    assert (one.train.steps, one.train.schedule_steps) == (8000, 4000)
+
+
+# --- what brings what, and who wins ---------------------------------------------------------------
+
+
+def test_the_command_line_wins_over_what_an_environment_brings():
+    found = choices(composed("env=atari/pong", "discount=cir", "network=mlp", "train=control"))
+    assert (found["discount"], found["network"]) == ("cir", "mlp")
+    assert (found["train"], found["evaluate"]) == ("control", "atari")
+    found = choices(composed("discount=cir", "env=atari/pong"))  # in either order
+    assert found["discount"] == "cir"
+
+
+def test_the_command_line_wins_over_what_an_agent_brings():
+    one = composed("agent=multihorizon", "horizons=single")
+    assert choices(one)["horizons"] == "single"
+    assert "m" not in one.horizons
+    one = composed("agent=singlehorizon", "horizons=multi", "discount=hyperbolic")
+    assert (choices(one)["horizons"], one.horizons.m) == ("multi", 10)
+
+
+def test_the_default_quadrature_is_the_released_rule_where_there_is_a_mixture(nodes):
+    for discount in DISCOUNTS:
+        expected = "lower" if discount in KNOWN_MIXTURES else "fitted"
+        assert nodes["horizons", discount].quadrature == expected, discount
+
+
+def test_a_capped_discount_takes_its_base_by_choice():
+    one = composed("discount=capped", "discount@discount.base=cir", "discount.base.a=0.1")
+    built = config._working("discount", one.discount)
+    assert (type(built.base).__name__, built.base.a, built.gamma_tail) == ("CIR", 0.1, 0.98)
+
+
+def test_life_loss_follows_the_risk_then_the_protocol(pong, nodes):
+    for protocol, usual in (("paper", "terminal"), ("machado", "ignore"), ("release", "reset")):
+        for risk in RISKS:
+            one = copy.deepcopy(pong)
+            one.env.protocol = protocol
+            one.risk = nodes["risk", risk]
+            # c0 is chosen for whole games wherever a risk measure needs a stock
+            expected = usual if risk in ("mean", "entropic") else "ignore"
+            assert one.env.life_loss == expected, (protocol, risk)
+
+
+def test_life_loss_and_protocol_values_stay_open_to_a_value():
+    one = composed(
+        "env=atari/pong",
+        "env.protocol=machado",
+        "risk=cvar",
+        "env.life_loss=terminal",
+        "env.sticky=0",
+    )
+    assert (one.env.life_loss, one.env.sticky, one.env.full_actions) == ("terminal", 0.0, True)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+OUT_OF_RANGE = [
+    ("agent.bootstrap", "both"),
+    ("agent.double", "none"),
+    ("agent.quantiles", 0),
+    ("env.num_envs", 0),
+    ("env.max_steps", 0),
+    ("evaluate.every", 0.0),
+    ("evaluate.every", 1.5),
+    ("evaluate.episodes", 0),
+    ("evaluate.final_episodes", 0),
+    ("evaluate.epsilon", -0.1),
+    ("network.hidden", [-1]),
+    ("network.hidden", [64, 0]),
+    ("outer.points", 1),
+    ("outer.every", 0),
+    ("outer.batch", 0),
+    ("outer.relabel", 2.0),
+    ("tracker.name", "tensorboard"),
+    ("tracker.mode", "sometimes"),
+    ("train.steps", 0),
+    ("train.schedule_steps", 0),
+    ("train.batch_size", 0),
+    ("train.batch_size", 60_000),  # does not fit into the replay
+    ("train.learning_rate", 0.0),
+    ("train.learning_rate", float("inf")),
+    ("train.learning_rate", float("nan")),
+    ("train.adam_eps", -1e-8),
+    ("train.huber", -1.0),
+    ("train.huber", float("nan")),
+    ("train.reduction", "max"),
+    ("train.update_every", 0),
+    ("train.learning_starts", 1.1),
+    ("train.target_every", 0),
+    ("train.target_smoothing", 0.0),
+    ("train.target_smoothing", 1.5),
+    ("train.replay_capacity", 0),
+    ("train.epsilon_start", 1.1),
+    ("train.epsilon_end", -0.1),
+    ("train.epsilon_fraction", 2.0),
+    ("train.log_every", 0.0),
+    ("train.checkpoint_every", 0),
+    ("discount.gamma", 1.5),
+    ("seed", -1),
+    ("device", "gpu"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), OUT_OF_RANGE)
+def test_a_value_out_of_range_is_refused_by_key_and_value(cartpole, key, value):
+    refuses(cartpole, key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("env.game", "pongg"),
+        ("env.protocol", "nature"),
+        ("env.life_loss", "sometimes"),
+        ("env.sticky", 1.0),
+        ("env.frame_skip", 0),
+        ("env.noop_max", -1),
+        ("env.max_frames", 0),
+        ("env.threads", 0),
+        ("horizons.m", 0),
+        ("horizons.gamma_max", 1.0),
+        ("horizons.quadrature", "trapezoid"),
+        ("network.hidden", 0),
+        ("network.embedding", 0),
+        ("discount.k", 0.0),
+        ("train.replay_capacity", 100),  # fewer rows of 8 than a stack of frames needs
+    ],
+)
+def test_a_value_out_of_range_on_atari_is_refused_by_key_and_value(pong, key, value):
+    refuses(pong, key, value)
+
+
+@pytest.mark.parametrize(
+    ("risk", "key", "value"),
+    [
+        ("cvar", "risk.tau", 0.0),
+        ("cvar", "risk.tau", 1.5),
+        ("mean_cvar", "risk.kappa", -0.5),
+        ("entropic", "risk.beta", 0.5),
+        ("mean_variance", "risk.kappa", 0.0),
+    ],
+)
+def test_a_risk_out_of_range_is_refused_by_key_and_value(cartpole, nodes, risk, key, value):
+    one = copy.deepcopy(cartpole)
+    one.risk = nodes["risk", risk]
+    refuses(one, key, value)
+
+
+def refuses(one, key, value):
+    one = copy.deepcopy(one)
+    OmegaConf.update(one, key, value)
+    with pytest.raises((UserError, ValueError)) as caught:
+        job(one, {})
+    message = str(caught.value).split(" raised while")[0]
+    assert key in message, message
+    assert str(value) in message, message
+    assert "\n" not in message
+
+
+def test_a_nested_value_is_refused_under_its_own_key():
+    with pytest.raises(UserError, match=r"^discount\.base\.k=-1\.0: "):
+        build("discount=capped", "discount.base.k=-1")
+
+
+def test_every_numeric_field_of_the_schemas_has_a_limit_that_a_test_crosses():
+    # a new field of the run's own schemas must come with its range
+    tested = {key for key, _ in OUT_OF_RANGE}
+    for group, schema in (("train", config.Train), ("evaluate", config.Evaluate)):
+        fields = {f"{group}.{field.name}" for field in dataclasses.fields(schema)}
+        assert fields - tested <= {"train.learning_rate_end"}
+    with pytest.raises(UserError, match=r"^train\.learning_rate_end=-1"):
+        config.build(composed("train.learning_rate_end=-1"))
+
+
+# --- warnings -------------------------------------------------------------------------------------
+
+
+def test_a_plain_choice_warns_of_nothing():
+    assert config.warnings(build("env=cartpole")) == []
+    assert config.warnings(build("env=atari/pong", "agent=multihorizon")) == []
+
+
+def test_risk_with_many_horizons_and_few_games_in_the_tail_warns():
+    lines = config.warnings(build("env=atari/pong", "agent=multihorizon", "risk=cvar"))
+    assert len(lines) == 2
+    assert "risk=CVaR with 10 horizons" in lines[0]
+    assert "agent=singlehorizon" in lines[0]
+    # 30 games of which a tenth is the tail; 100 would do
+    assert "evaluate.final_episodes=30 with risk.tau=0.1" in lines[1]
+    assert "evaluate.final_episodes=100 would do" in lines[1]
+    assert config.warnings(build("risk=cvar", "evaluate.final_episodes=100")) == []
+
+
+def test_a_stock_cut_at_a_lost_life_warns():
+    overrides = ("env=atari/pong", "risk=cvar", "risk.tau=0.5", "env.life_loss=terminal")
+    (line,) = config.warnings(build(*overrides))
+    assert "risk=CVaR with env.life_loss=terminal" in line
+    assert config.warnings(build(*overrides[:3])) == []
+
+
+def test_a_fit_says_how_good_it_is():
+    (line,) = config.warnings(build("agent=multihorizon", "discount=cir"))
+    assert line.startswith("discount=CIR stands on ")
+    assert "relative error" in line

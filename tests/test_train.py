@@ -1,0 +1,701 @@
+"""The real command line, in subprocesses."""
+
+import csv
+import fcntl
+import json
+import os
+import pty
+import re
+import resource
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from cli import COMMAND, TINY, environment, finish, refused, rigor_train, start, wait_for
+
+from rigor import train
+
+CONTRACT = {
+    "config.yaml",
+    "status.json",
+    "metrics.csv",
+    "result.json",
+    "checkpoints",
+    "train.log",
+    # of a run that is no part of a sweep: what it prints at its end; and the lock
+    "table.txt",
+    "learning_curves.png",
+    ".lock",
+}
+RESULT = {
+    "objective",
+    "objective_low",
+    "objective_high",
+    "objective_bundle",
+    "return_mean",
+    "return_low",
+    "return_high",
+    "episodes",
+    "steps",
+    "frames",
+    "seconds",
+    "config_hash",
+    "commit",
+    "versions",
+}
+WALL_CLOCK = {"seconds", "steps_per_second"}
+ANSI = "\x1b"
+
+USER_MODULE = '''
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+
+class Fragile(gymnasium.Env):
+    """Ten steps of reward 1; breaks at step `at` of its life, says why on two lines."""
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Discrete(2)
+
+    def __init__(self, at=None, seconds=0.0):
+        self.at, self.total = at, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        self.total += 1
+        if self.at is not None and self.total == self.at:
+            raise ValueError("the sensor fell off\\nand rolled away")
+        return np.full(2, self.t / 10, np.float32), 1.0, self.t == 10, False, {}
+
+
+gymnasium.register("Fragile-v0", entry_point=Fragile, max_episode_steps=20)
+
+
+class HalfLife:
+    """d_t = 2^(-t/steps): a discount that rigor does not know."""
+
+    mixture = None
+    atoms = None
+
+    def __init__(self, steps):
+        self.steps = steps
+        self.tail_factor = 0.5 ** (1 / steps)
+
+    def factor(self, t):
+        return np.power(0.5, np.asarray(t, dtype=float) / self.steps)
+
+    def step_factor(self, t):
+        return np.full(np.shape(t), self.tail_factor)
+
+
+class Twice:
+    """The mean of twice the outcome: a utility that rigor does not know."""
+
+    needs_stock = False
+    positively_homogeneous = True
+    lipschitz = 2.0
+
+    def f(self, x):
+        return 2 * x
+
+    def value(self, stock, mass, z):
+        return 2 * z.mean(-1)
+
+    def direct(self, outcomes, probabilities=None):
+        return float(2 * np.average(outcomes, weights=probabilities))
+
+    def oce(self, outcomes, probabilities=None):
+        return self.direct(outcomes, probabilities), 0.0
+'''
+
+
+@pytest.fixture
+def user(tmp_path):
+    """A user's own module and configs; returns the environment that finds the module."""
+    (tmp_path / "mine.py").write_text(USER_MODULE)
+    for file, text in {
+        "discount/half_life.yaml": "_target_: mine.HalfLife\nsteps: 7\n",
+        "risk/twice.yaml": "_target_: mine.Twice\n",
+    }.items():
+        path = tmp_path / "conf" / file
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return environment(PYTHONPATH=str(tmp_path))
+
+
+def runs(out: Path) -> list[Path]:
+    """The run directories in `out`, by name."""
+    return sorted(path for path in out.iterdir() if path.name != "sweeps") if out.exists() else []
+
+
+def only(out: Path) -> Path:
+    (run,) = runs(out)
+    return run
+
+
+def read(path: Path):
+    return json.loads(path.read_text())
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    """The rows of metrics.csv without their wall-clock columns."""
+    with open(run / "metrics.csv") as file:
+        return [
+            {key: value for key, value in row.items() if key not in WALL_CLOCK}
+            for row in csv.DictReader(file)
+        ]
+
+
+# --- the order of arguments -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides", "flags"),
+    [
+        (["a=1", "-m", "b=2"], ["a=1", "b=2"], ["-m"]),
+        (["--config-dir", "mine", "a=1"], ["a=1"], ["--config-dir", "mine"]),
+        (["--config-dir=mine", "a=1"], ["a=1"], ["--config-dir=mine"]),
+        (
+            ["a=1", "--cfg", "job", "b=2", "--resolve"],
+            ["a=1", "b=2"],
+            ["--cfg", "job", "--resolve"],
+        ),
+        (["--info", "a=1"], ["a=1"], ["--info"]),
+        (["--info", "plugins", "a=1"], ["a=1"], ["--info", "plugins"]),
+        (["-cd", "-m"], [], ["-cd", "-m"]),
+        (["a=-1"], ["a=-1"], []),
+        ([], [], []),
+    ],
+)
+def test_overrides_and_flags_are_told_apart(given, overrides, flags):
+    assert train.split(given) == (overrides, flags)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+FAST_REFUSALS = [
+    # one for each way through the code
+    (["trian.steps=3"], ["trian.steps: no such key", "did you mean train.steps"]),
+    (["train.batch_size=0"], ["train.batch_size=0"]),
+    (["env=atari/breakot"], ["env=atari/breakot", "atari/breakout"]),
+    (["risk=null"], ["risk=null", "mean"]),
+    (["-m", "seed=0,0"], ["jobs 0 ", " and 1 ", "seed=0", "the same run"]),
+    (["--seed", "3"], ["--seed", "key=value"]),
+]
+SLOW_REFUSALS = [
+    (["seed=abc"], ["seed=abc", "Integer"]),
+    (["train.steps=1e6"], ["train.steps=1e6", "Integer"]),
+    (["env=breakout"], ["env=breakout", "atari/breakout"]),
+    (["risk=cvarr"], ["risk=cvarr", "did you mean cvar?"]),
+    (["experiment=breakout"], ["experiment=breakout", "breakout_300k"]),
+    (["+foo=3"], ["foo: no such key"]),
+    (["seed=0,1"], ["seed=0,1", "add -m"]),
+    (["env=gymnasium"], ["env.id: has no value"]),
+    (["-m", "env=glob(atari/*)"], ["env=glob(atari/*)", "no job"]),
+    (["-m", "seed="], ["seed="]),
+    (["-m", "seed=choice()"], ["seed=choice()", "empty"]),
+    (["-m", "seed=range(2,2)"], ["seed=range(2,2)", "no job"]),
+    (["-m", "device=cpu,auto"], ["device=cpu", "device=auto", "the same run"]),
+    (["-m", "seed=0,-1"], ["job 1", "seed=-1"]),
+    (["-m", "seed=0,1", "--cfg", "job"], ["--multirun and --cfg"]),
+    (["env=cartpole", "risk=cvar", "agent.bootstrap=per_head"], ["risk=", "agent.bootstrap="]),
+    (["risk=cvar", "variant=time_aware"], ["risk=", "variant="]),
+    (["discount=hyperbolic", "variant=time_aware"], ["discount=", "horizons=single", "variant="]),
+    (
+        ["discount=cir", "agent=multihorizon", "horizons.quadrature=lower"],
+        ["discount=", "horizons.quadrature="],
+    ),
+    (["--config-dir", "/nowhere"], ["/nowhere"]),
+    (["out=~/x"], ["out=~/x", "quotes"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "parts"), FAST_REFUSALS)
+def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path, arguments, parts):
+    mistake(tmp_path, arguments, parts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "parts"), SLOW_REFUSALS)
+def test_another_mistake_is_one_line_and_leaves_nothing(tmp_path, arguments, parts):
+    mistake(tmp_path, arguments, parts)
+
+
+def mistake(tmp_path, arguments, parts):
+    done = rigor_train(*arguments, cwd=tmp_path)
+    refused(done, *parts)
+    assert done.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["env.id=CartPol-v1"], ["env.id=CartPol-v1", "CartPole-v1"]),
+        (["device=cuda"], ["device=cuda", "device=cpu"]),
+        (
+            [
+                "env=atari/breakout",
+                "train.steps=10_000_000",
+                "train.replay_capacity=10_000_000_000",
+            ],
+            ["train.replay_capacity=10000000000: needs ", " GB", "train.replay_capacity="],
+        ),
+    ],
+)
+def test_what_only_this_machine_refuses_is_told_in_the_directory(tmp_path, arguments, parts):
+    if "device=cuda" in arguments and shutil.which("nvidia-smi"):
+        pytest.skip("a GPU is here")
+    done = rigor_train(*TINY, *arguments, "out=out", cwd=tmp_path)
+    refused(done, *parts)
+    status = read(only(tmp_path / "out") / "status.json")
+    assert status["state"] == "failed"
+    assert f"rigor-train: {status['error']}" == done.err.strip()
+
+
+@pytest.mark.slow
+def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in ("/proc/runs", "file/runs"):
+        for more in ([], ["-m"]):
+            done = rigor_train(*TINY, f"out={out}", *more, cwd=tmp_path)
+            refused(done, out, "out=DIR")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_the_help_is_quick_and_lists_the_choices(tmp_path):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = rigor_train("--help", cwd=tmp_path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (done.code, done.err) == (0, "")
+    for group in ("env", "discount", "horizons", "risk", "variant", "agent", "network"):
+        assert f"\n  {group}: " in done.out
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert used < 1.5  # seconds of CPU
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_config_can_be_shown(tmp_path):
+    done = rigor_train("env=atari/pong", "--cfg", "job", "seed=7", "--resolve", cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert "game: pong\n" in done.out
+    assert "seed: 7\n" in done.out
+    assert "life_loss: terminal\n" in done.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_terminal_of_80_columns_shows_a_bar(tmp_path):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    env = {key: value for key, value in environment().items() if key != "COLUMNS"}
+    process = subprocess.Popen(
+        [COMMAND, *TINY], cwd=tmp_path, env=env | {"TERM": "xterm"}, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    shown = b""
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline:
+        if select.select([master], [], [], 0.1)[0]:
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # the other end has closed
+                break
+            shown += data
+    assert process.wait(10) == 0
+    text = shown.decode()
+    assert ANSI in text
+    assert "━" in text
+    assert "100%" in text
+    assert "300/300" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    drawn = [line for line in re.split(r"[\r\n]+", plain) if "━" in line]
+    assert max(map(len, drawn)) <= 80
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_its_repetition_and_its_extension(tmp_path):
+    command = (*TINY, "agent=multihorizon", "discount=hyperbolic", "out=out")
+    done = rigor_train(*command, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert ANSI not in done.out
+    assert "\r" not in done.out
+    assert "300/300 steps (100%)" in done.out
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # no outputs/, no multirun/
+    run = only(tmp_path / "out")
+    assert run.name.startswith("cartpole-multihorizon-hyperbolic-mean-time_consistent-s0-")
+    assert {path.name for path in run.iterdir()} == CONTRACT
+    status, result = read(run / "status.json"), read(run / "result.json")
+    assert (status["state"], status["step"], status["steps_total"]) == ("done", 300, 300)
+    assert (status["error"], status["host"]) == (None, os.uname().nodename)
+    assert result.keys() >= RESULT
+    assert (result["steps"], result["episodes"]) == (300, 2)
+    assert result["return_low"] <= result["return_mean"] <= result["return_high"]
+    assert run.name.endswith(result["config_hash"][:8])
+    assert f"config hash: {result['config_hash']}" in (run / "config.yaml").read_text()
+    assert result["versions"]["torch"]
+    table = rows(run)
+    assert table[-1]["steps"] == "300"
+    assert table[-1]["eval_score"]
+    assert {"episodes", "updates", "loss", "epsilon", "train_score"} <= table[0].keys()
+    assert f"picture: {run.relative_to(tmp_path) / 'learning_curves.png'}" in done.out
+
+    before = {path: path.stat().st_mtime_ns for path in (run / "checkpoints").iterdir()}
+    again = rigor_train(*command, cwd=tmp_path)
+    assert (again.code, again.err) == (0, "")
+    assert f"{run.relative_to(tmp_path)}: done, skipped" in again.out
+    assert "torch" not in again.out
+    assert {path: path.stat().st_mtime_ns for path in (run / "checkpoints").iterdir()} == before
+
+    longer = [part for part in command if not part.startswith("train.steps")]
+    longer += ["train.schedule_steps=300", "train.steps=400"]
+    more = rigor_train(*longer, cwd=tmp_path)
+    assert (more.code, more.err) == (0, "")
+    assert only(tmp_path / "out") == run
+    assert read(run / "status.json")["step"] == read(run / "result.json")["steps"] == 400
+    extended = rows(run)
+    assert extended[: len(table)] == table
+    assert extended[-1]["steps"] == "400"
+    assert extended[-1]["epsilon"] == table[-1]["epsilon"]  # schedules keep their last value
+    # now the first command asks for less than is there
+    assert "done, skipped" in rigor_train(*command, cwd=tmp_path).out
+
+
+@pytest.mark.slow
+def test_a_directory_of_another_config_is_refused_and_a_locked_one_too(tmp_path):
+    assert rigor_train(*TINY, "out=out", cwd=tmp_path).code == 0
+    run = only(tmp_path / "out")
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("seed: 0", "seed: 5"))
+    (run / "status.json").unlink()
+    done = rigor_train(*TINY, "out=out", cwd=tmp_path)
+    refused(done, "another config", "seed: 5 there, 0 here", "out=DIR")
+    assert "seed: 5" in (run / "config.yaml").read_text()
+
+    (run / "config.yaml").write_text(text)
+    with open(run / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("pid 4711 on elsewhere\n")
+        lock.flush()
+        done = rigor_train(*TINY, "out=out", cwd=tmp_path)
+        refused(done, "another process runs there (pid 4711 on elsewhere)", "out=DIR")
+        assert not (run / "status.json").exists()
+    assert rigor_train(*TINY, "out=out", cwd=tmp_path).code == 0  # the lock went with its holder
+
+
+@pytest.mark.slow
+def test_a_corrupt_checkpoint_is_passed_over(tmp_path):
+    command = (*TINY, "out=out", "train.checkpoint_every=50")
+    assert rigor_train(*command, cwd=tmp_path).code == 0
+    run = only(tmp_path / "out")
+    whole = rows(run)
+    newest = max((run / "checkpoints").glob("step_*"))
+    arrays = newest / "arrays.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-100])
+    (run / "status.json").unlink()
+    done = rigor_train(*command, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert f"{newest.name} cannot be used" in done.out
+    assert "resumed at step " in done.out
+    assert rows(run) == whole
+    assert read(run / "status.json")["state"] == "done"
+
+
+def small_files():
+    """Let no file grow past 60 kB, as a full disk would."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line_and_the_same_command_goes_on(tmp_path):
+    command = (*TINY, "out=out", "train.checkpoint_every=50")
+    done = rigor_train(*command, cwd=tmp_path, preexec_fn=small_files)
+    refused(done, "no space left on device", "start the same command again")
+    run = only(tmp_path / "out")
+    status = read(run / "status.json")
+    assert status["state"] == "failed"
+    assert "no space left" in status["error"]
+    done = rigor_train(*command, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert read(run / "status.json")["state"] == "done"
+
+
+# --- the user's own -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_users_own_discount_and_utility(tmp_path, user):
+    own = ("--config-dir", "conf", "discount=half_life", "risk=twice")
+    done = rigor_train(*own, *TINY, "agent=multihorizon", "out=out", cwd=tmp_path, env=user)
+    assert (done.code, done.err) == (0, "")
+    run = only(tmp_path / "out")
+    assert run.name.startswith("cartpole-multihorizon-half_life-twice-time_consistent-s0-")
+    result = read(run / "result.json")
+    # half-life 7: the sum of a long game is 1/(1 - 2^(-1/7)) = 10.6, and the utility doubles it
+    assert 2 * result["return_mean"] > result["objective"] > 0
+    expected = [2 * sum(0.5 ** (t / 7) for t in range(int(n))) for n in result["returns"]]
+    assert result["objective"] == pytest.approx(sum(expected) / len(expected))
+    assert "stands on" in (run / "train.log").read_text()  # how well the fit stands for it
+
+
+# --- sweeps ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_sweep_and_its_repetition(tmp_path):
+    command = ("env=cartpole", "-m", "seed=0,1,2", *TINY[1:], "train.steps=150", "out=out")
+    done = rigor_train(*command, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert ANSI not in done.out
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    found = runs(tmp_path / "out")
+    assert [read(run / "status.json")["state"] for run in found] == ["done"] * 3
+    (directory,) = (tmp_path / "out" / "sweeps").iterdir()
+    assert {path.name for path in directory.iterdir()} == {
+        "manifest.json",
+        "table.txt",
+        "learning_curves.png",
+    }
+    manifest = read(directory / "manifest.json")
+    assert [tmp_path / run for run in manifest["runs"]] == found
+    table = (directory / "table.txt").read_text()
+    assert table.count("done") == 3
+    assert "lost" not in table
+    assert done.out.count(" done ") == 3
+    assert {run.name for run in found} == {path.name for path in runs(tmp_path / "out")}
+
+    again = rigor_train(*command, cwd=tmp_path)
+    assert (again.code, again.err) == (0, "")
+    assert again.out.count("done, skipped") == 3
+    assert list((tmp_path / "out" / "sweeps").iterdir()) == [directory]
+    # a run of a sweep is the run that the command without -m names
+    alone = [part for part in command if part not in ("-m", "seed=0,1,2")] + ["seed=1"]
+    assert "done, skipped" in rigor_train(*alone, cwd=tmp_path).out
+
+
+@pytest.mark.slow
+def test_a_failing_job_of_a_sweep_stops_no_other(tmp_path, user):
+    command = ("env=gymnasium", "env.id=mine:Fragile-v0", *TINY[1:], "train.steps=60", "out=out")
+    command = (*command, "evaluate.every=1", "-m", "+env.kwargs.at=50,5000,6000")
+    done = rigor_train(*command, cwd=tmp_path, env=user)
+    assert done.code == 1
+    (line,) = done.err.splitlines()
+    assert line.startswith("rigor-train: 1 of 3 runs failed")
+    assert "the sensor fell off and rolled away" in line
+    states = {}
+    for run in runs(tmp_path / "out"):
+        status = read(run / "status.json")
+        states[status["state"]] = states.get(status["state"], 0) + 1
+        if status["state"] == "failed":
+            failed = run
+    assert states == {"done": 2, "failed": 1}
+    log = (failed / "train.log").read_text()
+    assert "Traceback" in log
+    assert 'raise ValueError("the sensor fell off' in log
+    assert "ValueError: the sensor fell off" in read(failed / "status.json")["error"]
+    (directory,) = (tmp_path / "out" / "sweeps").iterdir()
+    table = (directory / "table.txt").read_text()
+    assert table.count("done") == 2
+    assert "failed" in table
+    assert "sensor" in done.out
+    assert not (failed / "result.json").exists()
+
+    alone = (*command[:-2], "+env.kwargs.at=50")
+    done = rigor_train(*alone, cwd=tmp_path, env=user)
+    assert done.code == 1
+    (line,) = done.err.splitlines()
+    assert line.startswith("rigor-train: ValueError: the sensor fell off and rolled away; ")
+    assert line.endswith(f"the traceback is in {failed.relative_to(tmp_path) / 'train.log'}")
+
+
+@pytest.mark.slow
+def test_a_sweep_that_the_machine_refuses_is_the_users_mistake(tmp_path):
+    done = rigor_train(*TINY, "env.id=CartPol-v1", "-m", "seed=0,1", "out=out", cwd=tmp_path)
+    refused(done, "2 of 2 runs failed", "env.id=CartPol-v1")
+    assert done.out.count("failed") == 2
+
+
+# --- stopping and going on ------------------------------------------------------------------------
+
+LONG = (
+    "env=cartpole",
+    "tracker=none",
+    "train.steps=1000",
+    "train.checkpoint_every=100",
+    "train.learning_starts=0.05",
+    "train.batch_size=32",
+    "evaluate.every=0.2",
+    "evaluate.episodes=2",
+    "evaluate.final_episodes=2",
+    "discount=hyperbolic",
+    "risk=cvar",
+    "outer.every=50",
+)
+"""A second or two of learning, with a stock and an evaluation now and then."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The run directory of LONG, never stopped."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    assert rigor_train(*LONG, "out=out", cwd=place).code == 0
+    return only(place / "out")
+
+
+def saved(out: Path) -> list[Path]:
+    return list(out.glob("*/checkpoints/step_*"))
+
+
+def goes_on(tmp_path, undisturbed):
+    """Run the command again and compare with the run that was never stopped."""
+    done = rigor_train(*LONG, "out=out", cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert "resumed at step " in done.out
+    run = only(tmp_path / "out")
+    assert run.name == undisturbed.name
+    assert rows(run) == rows(undisturbed)
+    mine, whole = read(run / "result.json"), read(undisturbed / "result.json")
+    different = {key for key in whole if mine[key] != whole[key]}
+    assert different <= WALL_CLOCK
+    assert read(run / "status.json")["state"] == "done"
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on(tmp_path, undisturbed):
+    process = start(*LONG, "out=out", cwd=tmp_path)
+    wait_for(lambda: saved(tmp_path / "out"), process)
+    process.kill()
+    assert finish(process).code == -signal.SIGKILL
+    run = only(tmp_path / "out")
+    assert read(run / "status.json")["state"] == "running"
+    assert not (run / "result.json").exists()
+    goes_on(tmp_path, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+)
+def test_a_stopped_run_saves_itself_and_goes_on(tmp_path, undisturbed, number, code):
+    process = start(*LONG, "out=out", cwd=tmp_path)
+    wait_for(lambda: saved(tmp_path / "out"), process)
+    process.send_signal(number)
+    done = finish(process)
+    assert done.code == code
+    assert done.err == "rigor-train: stopped and saved; the same command goes on from here\n"
+    status = read(only(tmp_path / "out") / "status.json")
+    assert status["state"] == "preempted"
+    assert number.name in status["error"]
+    assert 0 < status["step"] < 1000
+    goes_on(tmp_path, undisturbed)
+
+
+SLOW_STEP = """
+import time
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Slow(CartPoleEnv):
+    def step(self, action):
+        print("step", flush=True)
+        time.sleep(1000)
+        return super().step(action)
+
+
+gymnasium.register("Slow-v0", entry_point=Slow, max_episode_steps=20)
+"""
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_at_once(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW_STEP)
+    env = environment(PYTHONPATH=str(tmp_path))
+    own = ("env=gymnasium", "env.id=slow:Slow-v0", *TINY[1:], "out=out")
+    process = start(*own, cwd=tmp_path, env=env)
+    for line in process.stdout:
+        if line == "step\n":
+            break
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None  # the first one waits for the step to end
+    process.send_signal(signal.SIGINT)
+    done = finish(process)  # long before the step would have ended
+    assert (done.code, done.err) == (130, "rigor-train: interrupted\n")
+    status = read(only(tmp_path / "out") / "status.json")
+    assert status["state"] == "preempted"
+
+
+@pytest.mark.slow
+def test_a_stopped_sweep_shows_what_there_is_and_goes_on(tmp_path):
+    command = (*LONG, "-m", "seed=0,1,2", "out=out")
+    process = start(*command, cwd=tmp_path)
+    wait_for(lambda: saved(tmp_path / "out"), process)
+    process.send_signal(signal.SIGTERM)
+    done = finish(process)
+    assert done.code == 143
+    assert done.err == "rigor-train: stopped and saved; the same command goes on from here\n"
+    assert done.out.count("preempted") == 1
+    assert done.out.count("queued") == 2
+    assert "lost" not in done.out
+    states = [read(run / "status.json")["state"] for run in runs(tmp_path / "out")]
+    assert sorted(states) == ["preempted", "queued", "queued"]
+    done = rigor_train(*command, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    states = [read(run / "status.json")["state"] for run in runs(tmp_path / "out")]
+    assert states == ["done"] * 3
+
+
+# --- Atari ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_real_game_with_the_default_tracker(tmp_path):
+    done = rigor_train(
+        "env=atari/breakout",
+        "agent=multihorizon",
+        "train.steps=200",
+        "train.replay_capacity=1000",
+        "env.num_envs=2",
+        "env.max_frames=400",
+        "evaluate.every=1",
+        "evaluate.episodes=2",
+        "evaluate.final_episodes=2",
+        "network.hidden=32",
+        "agent.quantiles=5",
+        cwd=tmp_path,
+    )
+    assert (done.code, done.err) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    run = only(tmp_path / "runs")
+    assert {path.name for path in run.iterdir()} >= CONTRACT
+    assert list((run / "wandb").glob("offline-run-*"))
+    result = read(run / "result.json")
+    assert (result["steps"], result["frames"], result["horizons"]) == (200, 800, 10)
+    assert result["updates"] > 0
+
+
+def test_the_interpreter_of_the_tests_is_the_one_with_the_command():
+    assert Path(COMMAND).exists()
+    assert Path(COMMAND).parent == Path(sys.executable).parent
