@@ -372,7 +372,9 @@ def test_range_of_the_initial_stock_widens_with_the_rewards_seen(compose):
     # gamma = .5 over t = 0 ... max_time + 1 = 6: masses sum to 2 - 2^-6
     agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5")
     reach = 2.0 - 2.0**-6
-    assert agent.stock_range() == (-reach, reach)
+    assert agent.stock_range() == (0.0, 0.0)
+    agent.see_reward(np.array([0.01, -0.02]))  # small rewards make a narrow grid
+    assert agent.stock_range() == (-0.02 * reach, 0.02 * reach)
     agent.see_reward(np.array([0.3, -4.0]))
     assert agent.stock_range() == (-4 * reach, 4 * reach)
     agent.see_reward(np.array([2.0, 1.0]))
@@ -381,13 +383,13 @@ def test_range_of_the_initial_stock_widens_with_the_rewards_seen(compose):
 
 def test_range_is_in_clipped_units_where_rewards_are_clipped(compose):
     agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", clip=True)
-    before = agent.stock_range()
     agent.see_reward(np.array([50.0, -400.0]))
-    assert agent.stock_range() == before
+    assert agent.stock_range() == (-(2.0 - 2.0**-6), 2.0 - 2.0**-6)
 
 
 def test_range_can_be_given_on_either_side(compose):
     agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", "outer.low=-0.25")
+    agent.see_reward(np.array([1.0]))
     assert agent.stock_range() == (-0.25, 2.0 - 2.0**-6)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from scripted import Episode, ScriptedConfig, assert_same, session
 
+from rigor.errors import UserError
 from rigor.learning import checkpoint, evaluate
 from rigor.learning.run import execute
 from rigor.tracking.metrics import read
@@ -271,6 +272,16 @@ def test_no_checkpoint_that_can_be_used_starts_again(compose, reference):
     assert len(end.notes) == 3
     assert "from the start" in end.notes[-1]
     assert_as_never_stopped(reference("mean"), end)
+
+
+def test_a_missing_replay_is_refused_and_nothing_is_removed(compose):
+    job = compose(*KINDS["mean"])
+    first = session(job, StopAt(at(120)))
+    checkpoints = checkpoint.checkpoints(first.training.run.checkpoints)
+    (first.training.run.checkpoints / "replay.bin").unlink()
+    with pytest.raises(UserError, match=r"replay\.bin: missing; .* put the file back"):
+        session(job)
+    assert checkpoint.checkpoints(first.training.run.checkpoints) == checkpoints
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ class Job:
     """A composed and checked run.
 
     config: the working objects. plain: the resolved config as plain containers. digest: its hash.
-    path: the run directory. label: what the name shows before seed and hash.
+    path: the run directory. choices: the option of each group that stands in its name.
     """
 
     config: Config

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def write_manifest(jobs: list[Job], overrides: list[list[str]]) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
     manifest = {
         "overrides": overrides,
-        "runs": [str(one.path) for one in jobs],
+        # from the manifest's own place: `out` may be moved, and read from anywhere
+        "runs": [os.path.relpath(one.path, directory) for one in jobs],
         "hashes": [one.digest for one in jobs],
     }
     atomic_write(directory / "manifest.json", json.dumps(manifest, indent=1))

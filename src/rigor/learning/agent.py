@@ -41,9 +41,9 @@ class Agent:
         self._weights = torch.tensor(tables.weights, dtype=torch.float32, device=device)  # [T, M]
         self._mass = torch.tensor(tables.mass, device=device)  # [T]
         # the largest |learned reward|: the environment's word, else the largest seen so far
-        self.reward_bound = env.reward_bound or 1.0
+        self.reward_bound = env.reward_bound or 0.0
         self.initial_stock = 0.0
-        low, high = self.stock_range()
+        low, high = self.stock_range(env.reward_bound or 1.0)
         if self.utility.needs_stock and low >= high:
             raise UserError(
                 f"outer.low={low:g} with outer.high={high:g}: no initial stock lies between; set "
@@ -196,9 +196,14 @@ class Agent:
         batch.stock = stock.relabel(batch.stock, batch.stock_start, start)
         batch.stock_start = start
 
-    def stock_range(self) -> tuple[float, float]:
-        """Return (low, high) of the initial stock, in learned reward units."""
-        low, high = stock.default_range(self.mass, self.reward_bound)
+    def stock_range(self, reward_bound: float | None = None) -> tuple[float, float]:
+        """Return (low, high) of the initial stock, in learned reward units.
+
+        Args:
+          reward_bound: largest |learned reward|; None takes what is known by now.
+        """
+        bound = self.reward_bound if reward_bound is None else reward_bound
+        low, high = stock.default_range(self.mass, bound)
         spec = self.config.outer
         return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
 

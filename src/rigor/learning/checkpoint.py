@@ -70,12 +70,13 @@ def load(path: Path) -> dict[str, Any]:
 
     Raises:
       CorruptCheckpoint: a file is missing, cut or changed.
+      OSError: the disk failed, which says nothing about the checkpoint.
     """
     try:
         if json.loads((path / _DIGESTS).read_text()) != _digests(path):
             raise CorruptCheckpoint(f"{path}: its contents have changed")
         return _unpack(json.loads((path / _STATE).read_text()), load_file(path / _ARRAYS))
-    except (OSError, ValueError, SafetensorError) as error:
+    except (FileNotFoundError, ValueError, SafetensorError) as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
 
 

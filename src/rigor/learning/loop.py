@@ -10,7 +10,7 @@ import torch
 
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
-from rigor.errors import Stopped
+from rigor.errors import Stopped, UserError
 from rigor.learning import checkpoint, evaluate
 from rigor.learning.agent import Agent
 from rigor.learning.replay import Layout, Replay, ReplayFile, refuse_oversized
@@ -108,16 +108,27 @@ class Training:
         self.saved_rows = 0
 
     def start(self, note: Callable[[str], None]) -> State:
-        """Return the state to go on from: the newest whole checkpoint's, or a fresh one."""
+        """Return the state to go on from: the newest whole checkpoint's, or a fresh one.
+
+        Raises:
+          UserError: the replay's file is gone or cut; nothing has been removed.
+        """
         paths = checkpoint.checkpoints(self.run.checkpoints)
         for path in reversed(paths):
             try:
-                saved = checkpoint.load(path)
-                self.file.read(saved["replay_rows"])
+                with disk_errors(path):
+                    saved = checkpoint.load(path)
             except checkpoint.CorruptCheckpoint as error:
                 note(f"{path.name} cannot be used ({error}); trying the one before it")
                 checkpoint.discard(path)
                 continue
+            try:
+                self.file.read(saved["replay_rows"])
+            except checkpoint.CorruptCheckpoint as error:
+                raise UserError(
+                    f"{error}; without its replay no checkpoint goes on: put the file back, or "
+                    f"move {self.run.path} away to train from the start"
+                ) from error
             return self._restored(saved, note)
         if paths:
             note("no checkpoint can be used; training again from the start")
@@ -227,7 +238,7 @@ def train(
     learning_starts = max(spec.learning_starts * schedule, 2 * env.n_envs)
     log_every = every(spec.log_every, schedule)
     evaluate_every = every(config.evaluate.every, schedule)
-    clock = time.perf_counter() - state.seconds
+    clock, told_edge = time.perf_counter() - state.seconds, False
     while True:
         # tell: before the next step, so that a stop during an evaluation resumes with it
         evaluates = crossings(state.told, state.steps, evaluate_every) > 0
@@ -296,7 +307,10 @@ def train(
                 state.loss_count += 1
                 state.updates += 1
                 if agent.utility.needs_stock and state.updates % config.outer.every == 0:
-                    agent.choose_initial_stock(state.starts)
+                    on_edge = agent.choose_initial_stock(state.starts)
+                    if on_edge and not told_edge:
+                        progress.note(_edge(agent))
+                        told_edge = True
             for _ in range(crossings(before, state.steps, spec.target_every)):
                 agent.smooth_target()
         state.seconds = time.perf_counter() - clock
@@ -351,6 +365,15 @@ def _evaluation(
         "eval_objective_high": objective.high,
         "eval_length": float(games.length.mean()),
     }
+
+
+def _edge(agent: Agent) -> str:
+    """Return the line for an initial stock at an end of its grid."""
+    low, high = agent.stock_range()
+    return (
+        f"initial stock {agent.initial_stock:.4g} is an end of its grid [{low:.4g}, {high:.4g}]; "
+        "if it stays there, widen outer.low or outer.high"
+    )
 
 
 def _shown(state: State) -> dict[str, float]:

@@ -47,7 +47,8 @@ class QuantileNetwork(nn.Module):
     def encode(self, observation: Tensor) -> Tensor:
         """Return features [B, F] of observations [B, *shape] (uint8 images or float vectors)."""
         if observation.ndim == 4:
-            # convolutions forward and backward take two thirds of the time in this layout
+            # Convolutions forward and backward take two thirds of the time in this layout. An image
+            # is uint8, so `to` makes a copy, which may be divided in place.
             observation = observation.to(torch.float32, memory_format=torch.channels_last)
             observation = observation.div_(255.0)
         return self.encoder(observation)

@@ -81,7 +81,7 @@ def refuse_oversized(capacity: int, steps: int, layout: Layout, free: int | None
     """Refuse a replay that memory cannot hold, before it is allocated.
 
     Args:
-      capacity: transitions. steps: agent steps of the run (no more than these are ever written).
+      capacity: transitions. steps: agent steps of the run, beyond which a ring is not filled.
       layout: of a row. free: bytes at hand; asks the system when None.
 
     Raises:

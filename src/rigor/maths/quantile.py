@@ -56,15 +56,16 @@ def quantile_huber_loss(
     total = predictions.new_zeros(())
     gradient = torch.empty_like(predictions)  # [B, M, N]
     with torch.no_grad():
+        leaks = (1.0 - levels) / levels
         for x, y, slope_sums in _in_cache(predictions, targets, gradient):
             errors = y.unsqueeze(-2) - x.unsqueeze(-1)  # u, [rows, N, N']
             slopes = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
-            # |τ − 1{u < 0}|·slope is τ times a leaky rectifier: one pass instead of three
-            weighted = torch.prelu(slopes, (1.0 - levels) / levels)
+            # |τ − 1{u < 0}|·slope is τ times a leaky rectifier: two passes instead of three
+            weighted = torch.prelu(slopes, leaks).mul_(levels[:, None])
             torch.sum(weighted, -1, out=slope_sums)
             errors.sub_(slopes, alpha=0.5 if kappa > 0.0 else 0.0)  # L_κ(u) = slope·(u − ½ slope)
-            total += torch.linalg.vecdot(weighted, errors).sum(0) @ levels
-        gradient *= -scale * levels
+            total += torch.dot(weighted.flatten(), errors.flatten())
+        gradient *= -scale
     # Autograd would keep four tensors of [B, M, N, N'] for a gradient known in closed form: the
     # second term is zero and carries it.
     carrier = torch.dot((predictions - predictions.detach()).flatten(), gradient.flatten())
