@@ -201,14 +201,15 @@ CARTPOLE = {
     "agent.quantiles": 50,
     "network.hidden": [120, 84],
     "train.steps": 100_000,
-    "train.batch_size": 128,
+    "train.batch_size": 64,
     "train.learning_rate": 1e-3,
+    "train.learning_rate_end": 1e-5,
     "train.huber": 1.0,
     "train.update_every": 2,
-    "train.target_smoothing": 0.005,
+    "train.target_smoothing": 0.01,
     "train.replay_capacity": 50_000,
     "train.epsilon_end": 0.05,
-    "train.epsilon_fraction": 0.5,
+    "train.epsilon_fraction": 0.2,
     "evaluate.epsilon": 0.0,
     "evaluate.final_episodes": 100,
 }
@@ -441,6 +442,7 @@ def test_a_stock_cut_at_a_lost_life_warns():
 
 
 def test_a_fit_says_how_good_it_is():
-    (line,) = config.warnings(build("agent=multihorizon", "discount=cir"))
+    asked, line = config.warnings(build("agent=multihorizon", "discount=cir"))
+    assert asked == "horizons.m=10: discount=CIR needs only 4 of them"
     assert line.startswith("discount=CIR stands on ")
     assert "relative error" in line

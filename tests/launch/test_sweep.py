@@ -48,7 +48,7 @@ def test_the_manifest_says_which_runs_belong_to_it(jobs, tmp_path):
     manifest = json.loads((directory / "manifest.json").read_text())
     assert manifest == {
         "overrides": [["job=0"], ["job=1"], ["job=2"]],
-        "runs": [str(one.path) for one in jobs],
+        "runs": [f"../../{one.path.name}" for one in jobs],
         "hashes": [one.digest for one in jobs],
     }
 

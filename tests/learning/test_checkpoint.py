@@ -72,7 +72,7 @@ def test_saving_the_same_step_again_replaces_it(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("moment", ["save_file", "_digests", "_sync"])
+@pytest.mark.parametrize("moment", ["to_bytes", "_digests", "_sync"])
 def test_a_crash_while_saving_leaves_what_was_there(tmp_path, monkeypatch, moment):
     save(tmp_path, 1, {"x": np.arange(3)})
     save(tmp_path, 2, {"x": np.arange(4)})

@@ -41,7 +41,6 @@ def test_hash_is_sha256_and_does_not_depend_on_the_order():
         ("device", "cuda"),
         ("tracker", {"name": "wandb"}),
         ("train.steps", 200),
-        ("train.progress", False),
         ("env.threads", 8),
         ("hydra", {"job": {"num": 3}}),
     ],

@@ -178,7 +178,8 @@ def no_such_key(key: str) -> str:
         return f"{key}: no key of this choice of {group}, but of {', '.join(owners)}"
     if key.startswith("env.kwargs."):
         return f"{key}: not there yet; add it with +{key}=VALUE"
-    nearest = difflib.get_close_matches(key, _keys(), n=3)
+    own = [one for one in _keys() if one.startswith(f"{group}.")]
+    nearest = difflib.get_close_matches(key, own, n=1) or difflib.get_close_matches(key, _keys())
     hint = f"did you mean {' or '.join(nearest)}?" if nearest else "see rigor-train --help"
     return f"{key}: no such key; {hint}"
 

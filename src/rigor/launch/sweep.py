@@ -77,8 +77,12 @@ def summarise(paths: list[Path], directory: Path) -> None:
     atomic_write(directory / "table.txt", table_text(rows, width=120))
     console = Console(soft_wrap=False)
     console.print(sweep_table(rows, width=min(console.width, 160)))
-    metrics = [read(path / "metrics.csv") for path in paths]
-    drawn = list(zip(curve_labels(paths), metrics, strict=True))
+    drawn = []
+    for label, path in zip(curve_labels(paths), paths, strict=True):
+        try:
+            drawn.append((label, read(path / "metrics.csv")))
+        except UserError as error:  # one run's broken file hides nobody else's curve
+            console.print(str(error), highlight=False, soft_wrap=True)
     picture = learning_curves(drawn, directory / "learning_curves.png")
     console.print(f"results: {directory}\npicture: {picture}", highlight=False, soft_wrap=True)
 

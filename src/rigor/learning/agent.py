@@ -35,7 +35,7 @@ class Agent:
         self.config, self.device, self.learned_reward = config, device, env.learned_reward
         self.utility, variant = config.risk, config.variant
         self.clock_runs = variant.clock_runs
-        tables = config.horizons.bundle(config.discount).tables(env.max_time)
+        tables = config.bundle.tables(env.max_time)
         self.mass = tables.mass  # float64 [max_time + 2], numpy: the stock's recursion
         self._backup = torch.tensor(tables.backup, dtype=torch.float32, device=device)  # [T, M]
         self._weights = torch.tensor(tables.weights, dtype=torch.float32, device=device)  # [T, M]

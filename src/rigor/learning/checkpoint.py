@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
 
 KEEP = 2
 _ARRAYS, _STATE, _DIGESTS = "arrays.safetensors", "state.json", "digests.json"
@@ -41,7 +42,8 @@ def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
     partial.mkdir(parents=True)
     arrays: dict[str, torch.Tensor] = {}
     text = json.dumps(_pack(state, arrays))
-    save_file(arrays, partial / _ARRAYS)
+    # written by us: safetensors would hide a full disk in an error of its own
+    (partial / _ARRAYS).write_bytes(to_bytes(arrays))
     (partial / _STATE).write_text(text)
     (partial / _DIGESTS).write_text(json.dumps(_digests(partial)))
     for path in [*partial.iterdir(), partial]:

@@ -78,7 +78,9 @@ def play(
     while (quota > 0).any():
         if signal := stop():
             raise Stopped(signal)
-        actions = agent.act(observation, t, stock, epsilon, rng)
+        playing = quota > 0  # the others wait for the longest game
+        actions = np.zeros(env.n_envs, np.int64)
+        actions[playing] = agent.act(observation[playing], t[playing], stock[playing], epsilon, rng)
         step = env.step(actions)
         counts = ~step.dummy
         mass, reward = agent.mass[t], step.reward

@@ -106,6 +106,7 @@ class Training:
         self.frame_skip = getattr(config.env, "frame_skip", 1)
         self.factors = config.discount.factor(np.arange(env.max_time + 1))
         self.saved_rows = 0
+        self.told_edge = False
 
     def start(self, note: Callable[[str], None]) -> State:
         """Return the state to go on from: the newest whole checkpoint's, or a fresh one.
@@ -201,6 +202,15 @@ class Training:
         note(f"resumed at step {state.steps} with fresh episodes")
         return state
 
+    def choose_initial_stock(self, state: State, note: Callable[[str], None]) -> None:
+        """Search for c₀ where the risk measure needs one; say once when it is the grid's end."""
+        if not self.agent.utility.needs_stock:
+            return
+        on_edge = self.agent.choose_initial_stock(state.starts)
+        if on_edge and not self.told_edge:
+            note(_edge(self.agent))
+            self.told_edge = True
+
     def evaluate(
         self, episodes: int, seed: np.random.SeedSequence, stop: Callable[[], int | None]
     ) -> evaluate.Games:
@@ -236,9 +246,10 @@ def train(
     epsilon = Linear(spec.epsilon_start, spec.epsilon_end, every(spec.epsilon_fraction, schedule))
     learning_rate = Linear(spec.learning_rate, spec.learning_rate_end, schedule)
     learning_starts = max(spec.learning_starts * schedule, 2 * env.n_envs)
+    target_every = min(spec.target_every, every(0.01, schedule))
     log_every = every(spec.log_every, schedule)
     evaluate_every = every(config.evaluate.every, schedule)
-    clock, told_edge = time.perf_counter() - state.seconds, False
+    clock = time.perf_counter() - state.seconds
     while True:
         # tell: before the next step, so that a stop during an evaluation resumes with it
         evaluates = crossings(state.told, state.steps, evaluate_every) > 0
@@ -295,8 +306,9 @@ def train(
         state.observation = step.observation
         if agent.utility.needs_stock:
             agent.see_reward(step.reward)
-            fresh = step.observation[step.dummy]
-            state.starts = np.concatenate([state.starts, fresh])[-config.outer.batch :]
+            if step.dummy.any():
+                starts = np.concatenate([state.starts, step.observation[step.dummy]])
+                state.starts = starts[-config.outer.batch :]
         # learn
         if state.steps >= learning_starts:
             agent.set_learning_rate(learning_rate(state.steps))
@@ -307,11 +319,8 @@ def train(
                 state.loss_count += 1
                 state.updates += 1
                 if agent.utility.needs_stock and state.updates % config.outer.every == 0:
-                    on_edge = agent.choose_initial_stock(state.starts)
-                    if on_edge and not told_edge:
-                        progress.note(_edge(agent))
-                        told_edge = True
-            for _ in range(crossings(before, state.steps, spec.target_every)):
+                    training.choose_initial_stock(state, progress.note)
+            for _ in range(crossings(before, state.steps, target_every)):
                 agent.smooth_target()
         state.seconds = time.perf_counter() - clock
         progress.update(state.steps, _shown(state))
@@ -343,6 +352,7 @@ def _evaluation(
 ) -> dict[str, Any]:
     """Evaluate, say so, and return the columns."""
     config = training.config
+    training.choose_initial_stock(state, progress.note)  # games are played with the newest
     # one stream for each evaluation, whatever happened before it
     index = state.steps // every(config.evaluate.every, config.train.schedule_steps)
     seed = np.random.SeedSequence(config.seed, spawn_key=(STREAMS.index("evaluation"), index))

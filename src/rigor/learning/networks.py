@@ -93,6 +93,11 @@ def build_network(
         torso = nn.Sequential(nn.Linear(n_in, spec.hidden), nn.ReLU())
         n_hidden = spec.hidden
     else:
+        if len(observation_shape) == 3 and min(observation_shape[1:]) >= 36:
+            raise UserError(
+                f"network=mlp: observations are images {list(observation_shape)}; use "
+                "network=nature_cnn"
+            )
         encoder = nn.Flatten()
         time, stock = (nn.Identity() if seen else None for seen in embeddings)
         sizes = [math.prod(observation_shape) + sum(embeddings), *spec.hidden]

@@ -5,6 +5,7 @@ The observation after the step is the next row's; so the final observation of an
 a row of its own (the autoreset step), which no batch starts from.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def refuse_oversized(capacity: int, steps: int, layout: Layout, free: int | None
     Raises:
       UserError: naming what it needs, what there is and the largest capacity that fits.
     """
-    free = psutil.virtual_memory().available if free is None else free
+    free = _free_memory() if free is None else free
     needed = rows_for(min(capacity, steps), layout) * layout.row_bytes()
     if needed > 0.9 * free:
         fits = max(0, int(0.9 * free / layout.row_bytes()) - 1) * layout.n_envs
@@ -95,6 +96,19 @@ def refuse_oversized(capacity: int, steps: int, layout: Layout, free: int | None
             f"train.replay_capacity={capacity}: needs {needed / 1e9:.2f} GB of memory and "
             f"{free / 1e9:.2f} GB are free; train.replay_capacity={fits} fits"
         )
+
+
+def _free_memory() -> int:
+    """Return the bytes that this process may still take: the machine's, or its container's."""
+    free = [psutil.virtual_memory().available]
+    group = Path("/sys/fs/cgroup")
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
+            free.append(int((group / limit).read_text()) - int((group / used).read_text()))
+    return min(free)
 
 
 class Replay:

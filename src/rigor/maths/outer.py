@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from omegaconf import MISSING
 
 from rigor.maths.utility import Utility
@@ -21,7 +22,7 @@ class Outer:
     Attributes:
       points: G, number of grid points, >= 2.
       every: updates of the network between two searches, >= 1.
-      low: the smallest initial stock, reward units; None asks the environment, else the rewards.
+      low: the smallest initial stock, reward units; None takes the rewards' reach.
       high: the largest initial stock, likewise.
       batch: initial states kept and averaged over, >= 1.
       relabel: share of the replayed transitions that get another initial stock, in [0, 1].
@@ -40,6 +41,10 @@ class Outer:
                 raise ValueError(f"outer.{name}={getattr(self, name)}: must be at least {least}")
         if not 0.0 <= self.relabel <= 1.0:
             raise ValueError(f"outer.relabel={self.relabel}: a share lies in [0, 1]")
+        for name in ("low", "high"):
+            value = getattr(self, name)
+            if value is not None and not np.isfinite(value):
+                raise ValueError(f"outer.{name}={value}: must be a finite number, or null")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise ValueError(f"outer.low={self.low} must lie below outer.high={self.high}")
 

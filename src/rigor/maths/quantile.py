@@ -54,7 +54,8 @@ def quantile_huber_loss(
         "mean": 1.0 / (batch * n_levels * n_targets),
     }[reduction]
     total = predictions.new_zeros(())
-    gradient = torch.empty_like(predictions)  # [B, M, N]
+    # contiguous, or the blocks below would be copies of it
+    gradient = torch.empty_like(predictions, memory_format=torch.contiguous_format)  # [B, M, N]
     with torch.no_grad():
         leaks = (1.0 - levels) / levels
         for x, y, slope_sums in _in_cache(predictions, targets, gradient):

@@ -15,7 +15,6 @@ OUTSIDE_HASH = (
     "sweep",
     "hydra",
     "train.steps",
-    "train.progress",
     "env.threads",
 )
 
