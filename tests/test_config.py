@@ -415,6 +415,20 @@ def test_every_numeric_field_of_the_schemas_has_a_limit_that_a_test_crosses():
         config.build(composed("train.learning_rate_end=-1"))
 
 
+def test_a_running_clock_that_the_network_does_not_see_is_refused(cartpole):
+    one = copy.deepcopy(cartpole)
+    one.variant.sees_time = False
+    with pytest.raises(UserError, match=r"variant\.sees_time=false with variant\.clock_runs=true"):
+        config.build(one)
+
+
+def test_a_choice_of_the_users_own_must_be_whole(cartpole):
+    built = config.build(cartpole)
+    for group, member in (("discount", "step_factor"), ("risk", "needs_stock")):
+        with pytest.raises(UserError, match=f"^{group}=object: has no .*{member}"):
+            config.validate(dataclasses.replace(built, **{group: object()}))
+
+
 # --- warnings -------------------------------------------------------------------------------------
 
 
@@ -446,3 +460,15 @@ def test_a_fit_says_how_good_it_is():
     assert asked == "horizons.m=10: discount=CIR needs only 4 of them"
     assert line.startswith("discount=CIR stands on ")
     assert "relative error" in line
+
+
+def test_a_discount_of_ones_own_that_lacks_members_is_told_which():
+    one = build("discount=exponential")
+    one.discount = object()
+    with pytest.raises(UserError, match="discount=object: has no factor, step_factor, mixture, at"):
+        config.validate(one)
+
+
+def test_fewer_horizons_than_asked_for_are_told():
+    (line,) = config.warnings(build("agent=multihorizon", "discount=exponential"))
+    assert line == "horizons.m=10: discount=Exponential needs only 1 of them"

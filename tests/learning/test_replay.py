@@ -10,6 +10,7 @@ from scipy import stats
 from scripted import Episode, ScriptedEnv
 
 from rigor.errors import UserError
+from rigor.learning import replay as module
 from rigor.learning.checkpoint import KEEP, CorruptCheckpoint
 from rigor.learning.replay import Layout, Replay, ReplayFile, refuse_oversized, rows_for
 
@@ -298,3 +299,11 @@ def test_breakout_stacks_are_rebuilt_from_single_frames(life_loss):
         assert np.array_equal(batch.observation_next[k], rows[row][1].observation[i])
         assert not rows[row][1].dummy[i]
     assert len(found) > 0.95 * sum((~rows[row][1].dummy).sum() for row in range(72, 219))
+
+
+def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
+    files = {"/sys/fs/cgroup/memory.max": "3000", "/sys/fs/cgroup/memory.current": "1000"}
+    monkeypatch.setattr(Path, "read_text", lambda self: files.get(str(self), "max"))
+    assert module._free_memory() == 2000
+    files["/sys/fs/cgroup/memory.max"] = "max"
+    assert module._free_memory() > 2000

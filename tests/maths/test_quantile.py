@@ -170,3 +170,15 @@ def test_loss_is_non_negative_and_symmetric(seed: int, kappa: float, reduction: 
     ).item()
     assert loss >= 0.0
     assert math.isclose(loss, mirrored, rel_tol=1e-12)
+
+
+def test_the_gradient_does_not_depend_on_the_layout_of_the_predictions():
+    torch.manual_seed(0)
+    values, targets = torch.randn(3, 2, 5), torch.randn(3, 2, 7)
+    gradients = []
+    for view in (values.clone(), values.transpose(0, 1).contiguous().transpose(0, 1)):
+        view.requires_grad_()
+        levels5 = torch.tensor(levels(5), dtype=torch.float32)
+        quantile_huber_loss(view, targets, levels5, 0.3, "qr_dqn").backward()
+        gradients.append(view.grad)
+    assert torch.equal(*gradients)
