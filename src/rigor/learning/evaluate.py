@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
@@ -143,6 +142,8 @@ def out_of_proportion(risk: Utility, returns: np.ndarray) -> str | None:
 
 def interval(sample: np.ndarray, statistic: Callable[[np.ndarray], float], seed: int) -> Estimate:
     """Return a statistic of a sample [K] with its percentile bootstrap interval."""
+    from scipy import stats  # takes a second to import, and the first step need not wait for it
+
     value = statistic(sample)
     if len(sample) < 2 or np.ptp(sample) == 0:
         return Estimate(value, value, value)
