@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 train: $(READY) ## the main job on a small budget: Breakout, three seeds, about 5 minutes
 	$(BIN)/rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2 \
 	  train.steps=2000 env.max_frames=4000 \
-	  evaluate.every=0.25 evaluate.episodes=3 evaluate.final_episodes=3
+	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
 
 test: $(READY) ## every test, at most 15 minutes on two cores
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 10
