@@ -34,9 +34,12 @@ def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
-def build(*overrides: str) -> config.Config:
-    one = composed(*overrides)
-    return job(one, choices(one)).config
+def changed(one, **values):
+    """A copy with other values or nodes; composing takes long, so most tests share two configs."""
+    one = copy.deepcopy(one)
+    for key, value in values.items():
+        OmegaConf.update(one, key.replace("__", "."), value, merge=False)
+    return one
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +84,10 @@ def test_the_57_games_are_one_file_each_that_says_its_name():
 
 
 @pytest.mark.slow
-def test_all_57_games_compose_and_build():
-    for game in GAMES:
-        assert build(f"env=atari/{game}", "agent=multihorizon").env.game == game
+def test_games_compose_and_build():
+    for game in (GAMES[0], "ms_pacman", GAMES[-1]):
+        one = composed(f"env=atari/{game}", "agent=multihorizon")
+        assert job(one, choices(one)).config.env.game == game
 
 
 # --- combinations ---------------------------------------------------------------------------------
@@ -234,11 +238,10 @@ def test_defaults_on_cartpole_are_the_designs(cartpole):
     assert (cartpole.seed, cartpole.device, cartpole.out) == (0, "auto", "runs")
 
 
-def test_schedules_hang_on_schedule_steps_which_follows_steps():
-    one = composed("train.steps=4000")
-    assert one.train.schedule_steps == 4000
-    one = composed("train.steps=8000", "train.schedule_steps=4000")
-    assert (one.train.steps, one.train.schedule_steps) == (8000, 4000)
+def test_schedules_hang_on_schedule_steps_which_follows_steps(cartpole):
+    assert changed(cartpole, train__steps=4000).train.schedule_steps == 4000
+    longer = changed(cartpole, train__steps=8000, train__schedule_steps=4000)
+    assert (longer.train.steps, longer.train.schedule_steps) == (8000, 4000)
 
 
 # --- what brings what, and who wins ---------------------------------------------------------------
@@ -275,9 +278,7 @@ def test_a_capped_discount_takes_its_base_by_choice():
 def test_life_loss_follows_the_risk_then_the_protocol(pong, nodes):
     for protocol, usual in (("paper", "terminal"), ("machado", "ignore"), ("release", "reset")):
         for risk in RISKS:
-            one = copy.deepcopy(pong)
-            one.env.protocol = protocol
-            one.risk = nodes["risk", risk]
+            one = changed(pong, env__protocol=protocol, risk=nodes["risk", risk])
             # c0 is chosen for whole games wherever a risk measure needs a stock
             expected = usual if risk in ("mean", "entropic") else "ignore"
             assert one.env.life_loss == expected, (protocol, risk)
@@ -323,6 +324,7 @@ OUT_OF_RANGE = [
     ("train.learning_rate", 0.0),
     ("train.learning_rate", float("inf")),
     ("train.learning_rate", float("nan")),
+    ("train.learning_rate_end", -1.0),
     ("train.adam_eps", -1e-8),
     ("train.huber", -1.0),
     ("train.huber", float("nan")),
@@ -384,40 +386,32 @@ def test_a_value_out_of_range_on_atari_is_refused_by_key_and_value(pong, key, va
     ],
 )
 def test_a_risk_out_of_range_is_refused_by_key_and_value(cartpole, nodes, risk, key, value):
-    one = copy.deepcopy(cartpole)
-    one.risk = nodes["risk", risk]
-    refuses(one, key, value)
+    refuses(changed(cartpole, risk=nodes["risk", risk]), key, value)
 
 
 def refuses(one, key, value):
-    one = copy.deepcopy(one)
-    OmegaConf.update(one, key, value)
-    with pytest.raises((UserError, ValueError)) as caught:
-        job(one, {})
-    message = str(caught.value).split(" raised while")[0]
+    with pytest.raises(UserError) as caught:
+        job(changed(one, **{key: value}), {})
+    message = str(caught.value)
     assert key in message, message
     assert str(value) in message, message
     assert "\n" not in message
 
 
-def test_a_nested_value_is_refused_under_its_own_key():
+def test_a_nested_value_is_refused_under_its_own_key(cartpole, nodes):
+    one = changed(cartpole, discount=nodes["discount", "capped"])
     with pytest.raises(UserError, match=r"^discount\.base\.k=-1\.0: "):
-        build("discount=capped", "discount.base.k=-1")
+        config.build(changed(one, discount__base__k=-1.0))
 
 
-def test_every_numeric_field_of_the_schemas_has_a_limit_that_a_test_crosses():
-    # a new field of the run's own schemas must come with its range
+def test_every_field_of_the_runs_own_schemas_has_a_limit_that_a_test_crosses():
     tested = {key for key, _ in OUT_OF_RANGE}
     for group, schema in (("train", config.Train), ("evaluate", config.Evaluate)):
-        fields = {f"{group}.{field.name}" for field in dataclasses.fields(schema)}
-        assert fields - tested <= {"train.learning_rate_end"}
-    with pytest.raises(UserError, match=r"^train\.learning_rate_end=-1"):
-        config.build(composed("train.learning_rate_end=-1"))
+        assert {f"{group}.{field.name}" for field in dataclasses.fields(schema)} <= tested
 
 
 def test_a_running_clock_that_the_network_does_not_see_is_refused(cartpole):
-    one = copy.deepcopy(cartpole)
-    one.variant.sees_time = False
+    one = changed(cartpole, variant__sees_time=False)
     with pytest.raises(UserError, match=r"variant\.sees_time=false with variant\.clock_runs=true"):
         config.build(one)
 
@@ -432,43 +426,38 @@ def test_a_choice_of_the_users_own_must_be_whole(cartpole):
 # --- warnings -------------------------------------------------------------------------------------
 
 
-def test_a_plain_choice_warns_of_nothing():
-    assert config.warnings(build("env=cartpole")) == []
-    assert config.warnings(build("env=atari/pong", "agent=multihorizon")) == []
+def warned(one, **values) -> list[str]:
+    return config.warnings(config.build(changed(one, **values)))
 
 
-def test_risk_with_many_horizons_and_few_games_in_the_tail_warns():
-    lines = config.warnings(build("env=atari/pong", "agent=multihorizon", "risk=cvar"))
-    assert len(lines) == 2
-    assert "risk=CVaR with 10 horizons" in lines[0]
-    assert "agent=singlehorizon" in lines[0]
+def test_a_plain_choice_warns_of_nothing(cartpole, pong):
+    assert warned(cartpole) == []
+    assert warned(pong) == []
+
+
+def test_risk_with_many_horizons_and_few_games_in_the_tail_warns(cartpole, pong, nodes):
+    cvar = nodes["risk", "cvar"]
+    comonotone, tail = warned(pong, risk=cvar)
+    assert "risk=CVaR with 10 horizons" in comonotone
+    assert "agent=singlehorizon" in comonotone
     # 30 games of which a tenth is the tail; 100 would do
-    assert "evaluate.final_episodes=30 with risk.tau=0.1" in lines[1]
-    assert "evaluate.final_episodes=100 would do" in lines[1]
-    assert config.warnings(build("risk=cvar", "evaluate.final_episodes=100")) == []
+    assert "evaluate.final_episodes=30 with risk.tau=0.1" in tail
+    assert "evaluate.final_episodes=100 would do" in tail
+    assert warned(cartpole, risk=cvar, evaluate__final_episodes=100) == []
 
 
-def test_a_stock_cut_at_a_lost_life_warns():
-    overrides = ("env=atari/pong", "risk=cvar", "risk.tau=0.5", "env.life_loss=terminal")
-    (line,) = config.warnings(build(*overrides))
-    assert "risk=CVaR with env.life_loss=terminal" in line
-    assert config.warnings(build(*overrides[:3])) == []
+def test_a_stock_cut_at_a_lost_life_warns(cartpole, pong, nodes):
+    whole = changed(pong, risk=nodes["risk", "cvar"], horizons=cartpole.horizons)
+    whole.evaluate.final_episodes = 100
+    assert warned(whole) == []  # life_loss is ignore then
+    for life_loss in ("terminal", "reset"):
+        (line,) = warned(whole, env__life_loss=life_loss)
+        assert f"risk=CVaR with env.life_loss={life_loss}" in line
 
 
-def test_a_fit_says_how_good_it_is():
-    asked, line = config.warnings(build("agent=multihorizon", "discount=cir"))
+def test_a_fit_says_how_good_it_is(cartpole, nodes):
+    own = {"discount": nodes["discount", "cir"], "horizons": nodes["horizons", "cir"]}
+    asked, line = warned(cartpole, **own)
     assert asked == "horizons.m=10: discount=CIR needs only 4 of them"
     assert line.startswith("discount=CIR stands on ")
     assert "relative error" in line
-
-
-def test_a_discount_of_ones_own_that_lacks_members_is_told_which():
-    one = build("discount=exponential")
-    one.discount = object()
-    with pytest.raises(UserError, match="discount=object: has no factor, step_factor, mixture, at"):
-        config.validate(one)
-
-
-def test_fewer_horizons_than_asked_for_are_told():
-    (line,) = config.warnings(build("agent=multihorizon", "discount=exponential"))
-    assert line == "horizons.m=10: discount=Exponential needs only 1 of them"

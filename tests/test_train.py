@@ -197,17 +197,12 @@ FAST_REFUSALS = [
 ]
 SLOW_REFUSALS = [
     (["seed=abc"], ["seed=abc", "Integer"]),
-    (["env=breakout"], ["env=breakout", "atari/breakout"]),
     (["+foo=3"], ["foo: no such key"]),
     (["seed=0,1"], ["seed=0,1", "add -m"]),
     (["-m", "env=glob(atari/*)"], ["env=glob(atari/*)", "no job"]),
-    (["-m", "seed="], ["seed="]),
-    (["-m", "seed=choice()"], ["seed=choice()", "empty"]),
     (["-m", "device=cpu,auto"], ["device=cpu", "device=auto", "the same run"]),
     (["-m", "seed=0,-1"], ["job 1", "seed=-1"]),
-    (["env=cartpole", "risk=cvar", "agent.bootstrap=per_head"], ["risk=", "agent.bootstrap="]),
     (["risk=cvar", "variant=time_aware"], ["risk=", "variant="]),
-    (["discount=hyperbolic", "variant=time_aware"], ["discount=", "horizons=single", "variant="]),
     (
         ["discount=cir", "agent=multihorizon", "horizons.quadrature=lower"],
         ["discount=", "horizons.quadrature="],
@@ -237,7 +232,6 @@ def mistake(tmp_path, arguments, parts):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["env.id=CartPol-v1"], ["env.id=CartPol-v1", "CartPole-v1"]),
         (["device=cuda"], ["device=cuda", "device=cpu"]),
         (
             [
@@ -328,6 +322,7 @@ def test_a_terminal_of_80_columns_shows_a_bar(tmp_path):
 @pytest.mark.slow
 def test_a_run_its_repetition_and_its_extension(tmp_path):
     command = (*TINY, "agent=multihorizon", "discount=hyperbolic", "out=out")
+    command = (*command, "evaluate.final_episodes=2")
     done = rigor_train(*command, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert ANSI not in done.out
@@ -369,8 +364,6 @@ def test_a_run_its_repetition_and_its_extension(tmp_path):
     assert extended[: len(table)] == table
     assert extended[-1]["steps"] == "400"
     assert extended[-1]["epsilon"] == table[-1]["epsilon"]  # schedules keep their last value
-    # now the first command asks for less than is there
-    assert "done, skipped" in rigor_train(*command, cwd=tmp_path).out
 
 
 SAVING = (*TINY, "out=out", "train.checkpoint_every=50")
@@ -409,13 +402,13 @@ def test_a_directory_of_another_config_is_refused_and_a_locked_one_too(tmp_path,
 def test_a_corrupt_checkpoint_is_passed_over(tmp_path, trained):
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     run = only(tmp_path / "out")
-    newest = max((run / "checkpoints").glob("step_*"))
-    arrays = newest / "arrays.safetensors"
+    last = max((run / "checkpoints").glob("step_*"))
+    arrays = last / "arrays.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-100])
     (run / "status.json").unlink()
     done = rigor_train(*SAVING, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
-    assert f"{newest.name} cannot be used" in done.out
+    assert f"{last.name} cannot be used" in done.out
     assert "resumed at step " in done.out
     assert rows(run) == rows(only(trained / "out"))
     assert read(run / "status.json")["state"] == "done"
@@ -487,19 +480,16 @@ def test_a_sweep_and_its_repetition(tmp_path):
     assert (again.code, again.err) == (0, "")
     assert again.out.count("done, skipped") == 3
     assert list((tmp_path / "out" / "sweeps").iterdir()) == [directory]
-    # a run of a sweep is the run that the command without -m names
-    alone = [part for part in command if part not in ("-m", "seed=0,1,2")] + ["seed=1"]
-    assert "done, skipped" in rigor_train(*alone, cwd=tmp_path).out
 
 
 @pytest.mark.slow
 def test_a_failing_job_of_a_sweep_stops_no_other(tmp_path, user):
     command = ("env=gymnasium", "env.id=mine:Fragile-v0", *TINY[1:], "train.steps=60", "out=out")
-    command = (*command, "evaluate.every=1", "-m", "+env.kwargs.at=50,5000,6000")
+    command = (*command, "evaluate.every=1", "-m", "+env.kwargs.at=50,5000")
     done = rigor_train(*command, cwd=tmp_path, env=user)
     assert done.code == 1
     (line,) = done.err.splitlines()
-    assert line.startswith("rigor-train: 1 of 3 runs failed")
+    assert line.startswith("rigor-train: 1 of 2 runs failed")
     assert "the sensor fell off and rolled away" in line
     states = {}
     for run in runs(tmp_path / "out"):
@@ -507,14 +497,14 @@ def test_a_failing_job_of_a_sweep_stops_no_other(tmp_path, user):
         states[status["state"]] = states.get(status["state"], 0) + 1
         if status["state"] == "failed":
             failed = run
-    assert states == {"done": 2, "failed": 1}
+    assert states == {"done": 1, "failed": 1}
     log = (failed / "train.log").read_text()
     assert "Traceback" in log
     assert 'raise ValueError("the sensor fell off' in log
     assert "ValueError: the sensor fell off" in read(failed / "status.json")["error"]
     (directory,) = (tmp_path / "out" / "sweeps").iterdir()
     table = (directory / "table.txt").read_text()
-    assert table.count("done") == 2
+    assert table.count("done") == 1
     assert "failed" in table
     assert "sensor" in done.out
     assert not (failed / "result.json").exists()
@@ -543,14 +533,17 @@ LONG = (
     "train.checkpoint_every=100",
     "train.learning_starts=0.05",
     "train.batch_size=32",
+    "agent.quantiles=10",
     "evaluate.every=0.2",
-    "evaluate.episodes=2",
-    "evaluate.final_episodes=2",
+    "evaluate.episodes=1",
+    "evaluate.final_episodes=1",
     "discount=hyperbolic",
     "risk=cvar",
     "outer.every=50",
 )
-"""A second or two of learning, with a stock and an evaluation now and then."""
+"""A few seconds of learning, with a stock and an evaluation now and then."""
+
+STOPPED = "rigor-train: stopped and saved; the same command goes on from here\n"
 
 
 @pytest.fixture(scope="module")
@@ -561,52 +554,49 @@ def undisturbed(tmp_path_factory):
     return only(place / "out")
 
 
-def saved(out: Path) -> list[Path]:
-    return list(out.glob("*/checkpoints/step_*"))
+def newest(out: Path) -> int:
+    """The step of the newest checkpoint, 0 before there is one."""
+    return max((int(path.name[5:]) for path in out.glob("*/checkpoints/step_*")), default=0)
 
 
-def goes_on(tmp_path, undisturbed):
-    """Run the command again and compare with the run that was never stopped."""
-    done = rigor_train(*LONG, "out=out", cwd=tmp_path)
-    assert (done.code, done.err) == (0, "")
-    assert "resumed at step " in done.out
+def interrupted(command, place: Path, number: int):
+    """Start a command, send it a signal once it has saved another checkpoint, and let it end."""
+    before = newest(place / "out")
+    process = start(*command, cwd=place)
+    wait_for(lambda: newest(place / "out") > before, process)
+    process.send_signal(number)
+    return finish(process)
+
+
+@pytest.mark.slow
+def test_a_run_killed_stopped_and_interrupted_ends_as_if_it_had_not_been(tmp_path, undisturbed):
+    command = (*LONG, "out=out")
+    done = interrupted(command, tmp_path, signal.SIGKILL)
+    assert done.code == -signal.SIGKILL
     run = only(tmp_path / "out")
     assert run.name == undisturbed.name
+    assert read(run / "status.json")["state"] == "running"  # it had no time to say otherwise
+
+    step = 0
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        done = interrupted(command, tmp_path, number)
+        assert (done.code, done.err) == (code, STOPPED)
+        assert "resumed at step " in done.out
+        status = read(run / "status.json")
+        assert status["state"] == "preempted"
+        assert number.name in status["error"]
+        assert step < status["step"] < 1000
+        step = status["step"]
+        assert not (run / "result.json").exists()
+
+    done = rigor_train(*command, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert f"resumed at step {step} " in done.out
     assert rows(run) == rows(undisturbed)
     mine, whole = read(run / "result.json"), read(undisturbed / "result.json")
     different = {key for key in whole if mine[key] != whole[key]}
     assert different <= WALL_CLOCK | {"commit"}  # somebody may be editing the source
     assert read(run / "status.json")["state"] == "done"
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on(tmp_path, undisturbed):
-    process = start(*LONG, "out=out", cwd=tmp_path)
-    wait_for(lambda: saved(tmp_path / "out"), process)
-    process.kill()
-    assert finish(process).code == -signal.SIGKILL
-    run = only(tmp_path / "out")
-    assert read(run / "status.json")["state"] == "running"
-    assert not (run / "result.json").exists()
-    goes_on(tmp_path, undisturbed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
-)
-def test_a_stopped_run_saves_itself_and_goes_on(tmp_path, undisturbed, number, code):
-    process = start(*LONG, "out=out", cwd=tmp_path)
-    wait_for(lambda: saved(tmp_path / "out"), process)
-    process.send_signal(number)
-    done = finish(process)
-    assert done.code == code
-    assert done.err == "rigor-train: stopped and saved; the same command goes on from here\n"
-    status = read(only(tmp_path / "out") / "status.json")
-    assert status["state"] == "preempted"
-    assert number.name in status["error"]
-    assert 0 < status["step"] < 1000
-    goes_on(tmp_path, undisturbed)
 
 
 SLOW_STEP = """
@@ -648,12 +638,8 @@ def test_a_second_interrupt_ends_at_once(tmp_path):
 @pytest.mark.slow
 def test_a_stopped_sweep_shows_what_there_is_and_goes_on(tmp_path):
     command = (*LONG, "-m", "seed=0,1", "out=out")
-    process = start(*command, cwd=tmp_path)
-    wait_for(lambda: saved(tmp_path / "out"), process)
-    process.send_signal(signal.SIGTERM)
-    done = finish(process)
-    assert done.code == 143
-    assert done.err == "rigor-train: stopped and saved; the same command goes on from here\n"
+    done = interrupted(command, tmp_path, signal.SIGTERM)
+    assert (done.code, done.err) == (143, STOPPED)
     assert done.out.count("preempted") == 1
     assert done.out.count("queued") == 1
     assert "lost" not in done.out
@@ -678,8 +664,8 @@ def test_a_real_game_with_the_default_tracker(tmp_path):
         "env.num_envs=2",
         "env.max_frames=400",
         "evaluate.every=1",
-        "evaluate.episodes=2",
-        "evaluate.final_episodes=2",
+        "evaluate.episodes=1",
+        "evaluate.final_episodes=1",
         "network.hidden=32",
         "agent.quantiles=5",
         cwd=tmp_path,
