@@ -131,11 +131,11 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
 def test_a_directory_of_somebody_else_is_refused():
     code = (
         "import os, sys; from rigor.tracking.rundir import RunDirectory; os.setuid(65534)\n"
-        "try: RunDirectory.open('/root/rigor-test', {}, '')\n"
+        "try: RunDirectory.open('/etc/rigor-test', {}, '')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("UserError /root/rigor-test: not writable (permission denied)")
+    assert done.stdout.startswith("UserError /etc/rigor-test: not writable (permission denied)")
 
 
 def test_status_has_its_fields_and_keeps_earlier_ones(tmp_path):
