@@ -77,7 +77,7 @@ def test_the_bar_fits_the_terminal(tmp_path, columns):
     assert "evaluation: return 3.2 [2.1, 4.4]" in pictures
     assert len(pictures) < 25  # calm: two pictures a second, and those at the ends
     if columns >= 80:
-        assert re.search(r"━ 100%  1M/1M  \d+k/s  eta 0:00:00  return 12\.35", last)
+        assert re.search(r"━ 100%  1M/1M  \d+[kM]/s  eta 0:00:00  return 12\.35", last)
     assert "\x1b" not in log.read_text()
 
 
