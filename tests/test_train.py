@@ -287,30 +287,37 @@ def test_the_config_can_be_shown(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_a_terminal_of_80_columns_shows_a_bar(tmp_path):
+SAVING = (*TINY, "out=out", "train.checkpoint_every=50")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Where SAVING has run on a terminal of 80 columns, which shows `screen`."""
+    place = tmp_path_factory.mktemp("trained")
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     env = {key: value for key, value in environment().items() if key != "COLUMNS"}
     process = subprocess.Popen(
-        [COMMAND, *TINY], cwd=tmp_path, env=env | {"TERM": "xterm"}, stdout=slave, stderr=slave
+        [COMMAND, *SAVING], cwd=place, env=env | {"TERM": "xterm"}, stdout=slave, stderr=slave
     )
     os.close(slave)
     shown = b""
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline:
-        if select.select([master], [], [], 0.1)[0]:
-            try:
-                data = os.read(master, 65536)
-            except OSError:  # the other end has closed
-                break
-            shown += data
-    assert process.wait(10) == 0
-    text = shown.decode()
-    assert ANSI in text
-    assert "━" in text
-    assert "100%" in text
-    assert "300/300" in text
+    while select.select([master], [], [], 600)[0]:
+        try:
+            shown += os.read(master, 65536)
+        except OSError:  # the other end has closed
+            break
+    os.close(master)
+    assert process.wait(60) == 0, shown
+    (place / "screen").write_bytes(shown)
+    return place
+
+
+@pytest.mark.slow
+def test_a_terminal_of_80_columns_shows_a_bar(trained):
+    text = (trained / "screen").read_text()
+    for part in (ANSI, "━", "100%", "300/300"):
+        assert part in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     drawn = [line for line in re.split(r"[\r\n]+", plain) if "━" in line]
     assert max(map(len, drawn)) <= 80
@@ -319,62 +326,79 @@ def test_a_terminal_of_80_columns_shows_a_bar(tmp_path):
 # --- a run ----------------------------------------------------------------------------------------
 
 
+LONG = (
+    "env=cartpole",
+    "tracker=none",
+    "train.steps=1000",
+    "train.checkpoint_every=100",
+    "train.learning_starts=0.05",
+    "train.batch_size=32",
+    "train.log_every=0.05",
+    "agent.quantiles=10",
+    "evaluate.every=0.2",
+    "evaluate.episodes=1",
+    "evaluate.final_episodes=1",
+    "discount=hyperbolic",
+    "risk=cvar",
+    "outer.every=50",
+)
+"""A few seconds of learning, with a stock and an evaluation now and then."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Where LONG has run, never stopped, and how it ended."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    return place, rigor_train(*LONG, "out=out", cwd=place)
+
+
 @pytest.mark.slow
-def test_a_run_its_repetition_and_its_extension(tmp_path):
-    command = (*TINY, "agent=multihorizon", "discount=hyperbolic", "out=out")
-    command = (*command, "evaluate.final_episodes=2")
-    done = rigor_train(*command, cwd=tmp_path)
+def test_a_run_leaves_what_the_contract_says(undisturbed):
+    place, done = undisturbed
     assert (done.code, done.err) == (0, "")
     assert ANSI not in done.out
     assert "\r" not in done.out
-    assert "300/300 steps (100%)" in done.out
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # no outputs/, no multirun/
-    run = only(tmp_path / "out")
-    assert run.name.startswith("cartpole-multihorizon-hyperbolic-mean-time_consistent-s0-")
+    assert "1,000/1,000 steps (100%)" in done.out
+    assert [path.name for path in place.iterdir()] == ["out"]  # no outputs/, no multirun/
+    run = only(place / "out")
+    assert run.name.startswith("cartpole-singlehorizon-hyperbolic-cvar-time_consistent-s0-")
     assert {path.name for path in run.iterdir()} == CONTRACT
     status, result = read(run / "status.json"), read(run / "result.json")
-    assert (status["state"], status["step"], status["steps_total"]) == ("done", 300, 300)
+    assert (status["state"], status["step"], status["steps_total"]) == ("done", 1000, 1000)
     assert (status["error"], status["host"]) == (None, os.uname().nodename)
     assert result.keys() >= RESULT
-    assert (result["steps"], result["episodes"]) == (300, 2)
+    assert (result["steps"], result["episodes"]) == (1000, 1)
     assert result["return_low"] <= result["return_mean"] <= result["return_high"]
     assert run.name.endswith(result["config_hash"][:8])
     assert f"config hash: {result['config_hash']}" in (run / "config.yaml").read_text()
     assert result["versions"]["torch"]
     table = rows(run)
-    assert table[-1]["steps"] == "300"
+    assert table[-1]["steps"] == "1000"
     assert table[-1]["eval_score"]
     assert {"episodes", "updates", "loss", "epsilon", "train_score"} <= table[0].keys()
-    assert f"picture: {run.relative_to(tmp_path) / 'learning_curves.png'}" in done.out
+    assert f"picture: {run.relative_to(place) / 'learning_curves.png'}" in done.out
 
+
+@pytest.mark.slow
+def test_a_run_is_skipped_when_done_and_extended_when_asked(tmp_path, undisturbed):
+    shutil.copytree(undisturbed[0], tmp_path, dirs_exist_ok=True)
+    run = only(tmp_path / "out")
+    table = rows(run)
     before = {path: path.stat().st_mtime_ns for path in (run / "checkpoints").iterdir()}
-    again = rigor_train(*command, cwd=tmp_path)
+    again = rigor_train(*LONG, "out=out", cwd=tmp_path)
     assert (again.code, again.err) == (0, "")
     assert f"{run.relative_to(tmp_path)}: done, skipped" in again.out
-    assert "torch" not in again.out
     assert {path: path.stat().st_mtime_ns for path in (run / "checkpoints").iterdir()} == before
 
-    longer = [part for part in command if not part.startswith("train.steps")]
-    longer += ["train.schedule_steps=300", "train.steps=400"]
-    more = rigor_train(*longer, cwd=tmp_path)
+    longer = ("train.schedule_steps=1000", "train.steps=1100")
+    more = rigor_train(*LONG, *longer, "out=out", cwd=tmp_path)
     assert (more.code, more.err) == (0, "")
     assert only(tmp_path / "out") == run
-    assert read(run / "status.json")["step"] == read(run / "result.json")["steps"] == 400
+    assert read(run / "status.json")["step"] == read(run / "result.json")["steps"] == 1100
     extended = rows(run)
     assert extended[: len(table)] == table
-    assert extended[-1]["steps"] == "400"
+    assert extended[-1]["steps"] == "1100"
     assert extended[-1]["epsilon"] == table[-1]["epsilon"]  # schedules keep their last value
-
-
-SAVING = (*TINY, "out=out", "train.checkpoint_every=50")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A place where SAVING has run."""
-    place = tmp_path_factory.mktemp("trained")
-    assert rigor_train(*SAVING, cwd=place).code == 0
-    return place
 
 
 @pytest.mark.slow
@@ -526,32 +550,7 @@ def test_a_sweep_that_the_machine_refuses_is_the_users_mistake(tmp_path):
 
 # --- stopping and going on ------------------------------------------------------------------------
 
-LONG = (
-    "env=cartpole",
-    "tracker=none",
-    "train.steps=1000",
-    "train.checkpoint_every=100",
-    "train.learning_starts=0.05",
-    "train.batch_size=32",
-    "agent.quantiles=10",
-    "evaluate.every=0.2",
-    "evaluate.episodes=1",
-    "evaluate.final_episodes=1",
-    "discount=hyperbolic",
-    "risk=cvar",
-    "outer.every=50",
-)
-"""A few seconds of learning, with a stock and an evaluation now and then."""
-
 STOPPED = "rigor-train: stopped and saved; the same command goes on from here\n"
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The run directory of LONG, never stopped."""
-    place = tmp_path_factory.mktemp("undisturbed")
-    assert rigor_train(*LONG, "out=out", cwd=place).code == 0
-    return only(place / "out")
 
 
 def newest(out: Path) -> int:
@@ -573,8 +572,8 @@ def test_a_run_killed_stopped_and_interrupted_ends_as_if_it_had_not_been(tmp_pat
     command = (*LONG, "out=out")
     done = interrupted(command, tmp_path, signal.SIGKILL)
     assert done.code == -signal.SIGKILL
-    run = only(tmp_path / "out")
-    assert run.name == undisturbed.name
+    run, whole_run = only(tmp_path / "out"), only(undisturbed[0] / "out")
+    assert run.name == whole_run.name
     assert read(run / "status.json")["state"] == "running"  # it had no time to say otherwise
 
     step = 0
@@ -592,8 +591,8 @@ def test_a_run_killed_stopped_and_interrupted_ends_as_if_it_had_not_been(tmp_pat
     done = rigor_train(*command, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert f"resumed at step {step} " in done.out
-    assert rows(run) == rows(undisturbed)
-    mine, whole = read(run / "result.json"), read(undisturbed / "result.json")
+    assert rows(run) == rows(whole_run)
+    mine, whole = read(run / "result.json"), read(whole_run / "result.json")
     different = {key for key in whole if mine[key] != whole[key]}
     assert different <= WALL_CLOCK | {"commit"}  # somebody may be editing the source
     assert read(run / "status.json")["state"] == "done"
@@ -637,7 +636,8 @@ def test_a_second_interrupt_ends_at_once(tmp_path):
 
 @pytest.mark.slow
 def test_a_stopped_sweep_shows_what_there_is_and_goes_on(tmp_path):
-    command = (*LONG, "-m", "seed=0,1", "out=out")
+    shorter = ("train.steps=400", "train.checkpoint_every=40")
+    command = (*LONG, *shorter, "-m", "seed=0,1", "out=out")
     done = interrupted(command, tmp_path, signal.SIGTERM)
     assert (done.code, done.err) == (143, STOPPED)
     assert done.out.count("preempted") == 1
