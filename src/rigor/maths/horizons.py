@@ -18,6 +18,8 @@ from rigor.maths.discount import Discount, Mixture
 # A fit is made and judged over these agent steps, while d_t has not fallen below NEGLIGIBLE.
 FIT_STEPS = 3000
 NEGLIGIBLE = 1e-6
+FIT_TIMES = 400  # of these steps, log-spaced, make the fit; all of them judge it
+MOVES = 60  # rounds in which the nodes are moved
 FIT_NODES = 300  # candidates, with 1 − γ log-spaced in [1e-4, 1]
 WORST_FIT = 0.05  # the largest relative error accepted
 _START_WEIGHT = 1e3  # how much more d_0 = 1 counts in a fit than another time
@@ -166,8 +168,9 @@ def default_quadrature(discount_type: type) -> str:
 def fitted(discount: Discount, m: int) -> Bundle:
     """Fit at most `m` exponentials to a discount by non-negative least squares.
 
-    Minimises Σ_t (Σ_i w_i γ_i^t/d_t − 1)² over t <= FIT_STEPS with d_t >= NEGLIGIBLE. While more
-    than `m` nodes carry weight, the two closest in log(1 − γ) are merged and all is fitted again.
+    Minimises Σ_t (Σ_i w_i γ_i^t/d_t − 1)² over t <= FIT_STEPS with d_t >= NEGLIGIBLE. Where more
+    than `m` of the candidate nodes carry weight, the two closest in log(1 − γ) are merged until `m`
+    are left, which are then moved to where the sum is smallest.
 
     Raises:
       ValueError: the largest relative error exceeds WORST_FIT.
@@ -175,9 +178,12 @@ def fitted(discount: Discount, m: int) -> Bundle:
     t = np.arange(FIT_STEPS + 1)
     d = discount.factor(t)
     t, d = t[d >= NEGLIGIBLE], d[d >= NEGLIGIBLE]
-    gammas, weights = _non_negative_fit(1.0 - np.geomspace(1e-4, 1.0, FIT_NODES), t, d)
-    while len(gammas) > m:
-        gammas, weights = _non_negative_fit(_merge_closest(gammas, weights), t, d)
+    some = np.unique(np.round(np.geomspace(1, len(t), FIT_TIMES)).astype(np.int64)) - 1
+    gammas, weights = _non_negative_fit(1.0 - np.geomspace(1e-4, 1.0, FIT_NODES), t[some], d[some])
+    if len(gammas) > m:
+        while len(gammas) > m:
+            gammas, weights = _merge_closest(gammas, weights)
+        gammas, weights = _moved(gammas, t[some], d[some])
     weights = weights / weights.sum()
     error = float(np.abs(_powers(gammas, t) @ weights / d - 1.0).max())
     if error > WORST_FIT:
@@ -197,27 +203,56 @@ def _powers(gammas: np.ndarray, t: ArrayLike) -> np.ndarray:
 def _non_negative_fit(
     gammas: np.ndarray, t: np.ndarray, d: np.ndarray, start_weight: float = _START_WEIGHT
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nodes that carry weight, ascending in γ, and the weights of the best relative fit.
+    """Return the nodes that carry weight, ascending in γ, and the weights of the best fit."""
+    gammas = np.sort(gammas)
+    weights, _ = _solve(gammas, t, d, start_weight)
+    return gammas[weights > 0.0], weights[weights > 0.0]
+
+
+def _solve(
+    gammas: np.ndarray, t: np.ndarray, d: np.ndarray, start_weight: float = _START_WEIGHT
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best weights of all nodes, [M], and the relative residuals they leave, [T].
 
     `start_weight` multiplies the equation of t = 0: the weights must sum to one (erratum E9), and
     normalising a fit that ignores it would double its error.
     """
     from scipy.optimize import nnls
 
-    gammas = np.sort(gammas)
     equations, ones = _powers(gammas, t) / d[:, None], np.ones_like(d)
     equations[0] *= start_weight
     ones[0] *= start_weight
     weights, _ = nnls(equations, ones, maxiter=100 * len(gammas))
-    return gammas[weights > 0.0], weights[weights > 0.0]
+    return weights, equations @ weights - ones
 
 
-def _merge_closest(gammas: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the nodes with the two closest in log(1 − γ) replaced by their weighted mean."""
+def _merge_closest(gammas: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Replace the two nodes closest in log(1 − γ) by their weighted mean."""
     first = int(np.argmin(-np.diff(np.log1p(-gammas))))
     pair = slice(first, first + 2)
     merged = np.average(gammas[pair], weights=weights[pair])
-    return np.concatenate([gammas[:first], [merged], gammas[first + 2 :]])
+    return (
+        np.concatenate([gammas[:first], [merged], gammas[first + 2 :]]),
+        np.concatenate([weights[:first], [weights[pair].sum()], weights[first + 2 :]]),
+    )
+
+
+def _moved(gammas: np.ndarray, t: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes moved in log(1 − γ) to the least squares, and their weights.
+
+    For every place of the nodes the weights are the best ones, so only places are searched.
+    """
+    from scipy.optimize import least_squares
+
+    nearest_to_one, farthest = np.log(1e-5), np.log(1.0 - 1e-9)
+    start = np.clip(np.log1p(-gammas), nearest_to_one + 1e-6, farthest - 1e-6)
+    found = least_squares(
+        lambda places: _solve(-np.expm1(places), t, d)[1],
+        start,
+        bounds=(nearest_to_one, farthest),
+        max_nfev=MOVES,
+    )
+    return _non_negative_fit(-np.expm1(found.x), t, d)
 
 
 def _edges(mixture: Mixture, m: int, gamma_max: float) -> np.ndarray:
