@@ -229,7 +229,11 @@ class Entropic:
         """Return log(E exp(βX))/β without overflow."""
         x, p = distribution(outcomes, probabilities)
         lowest = x.min()
-        return float(lowest + np.log1p(p @ np.expm1(self.beta * (x - lowest))) / self.beta)
+        rates = self.beta * (x - lowest)
+        gone = p @ np.expm1(rates)
+        # near −1 only the lowest outcomes are left, and 1 + gone has lost their digits
+        log = np.log1p(gone) if gone > -0.5 else np.log(p @ np.exp(rates))
+        return float(lowest + log / self.beta)
 
     def oce(
         self, outcomes: np.ndarray, probabilities: np.ndarray | None = None

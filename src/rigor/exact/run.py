@@ -1,0 +1,88 @@
+"""One run of an exact agent in its directory: solve, save the policy, write the result."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from rigor.checks import warnings
+from rigor.config import BackwardInduction
+from rigor.errors import Stopped
+from rigor.exact.agents import Solved, backward_induction, infinite_horizon
+from rigor.exact.working import Working
+from rigor.launch.job import Job, tracked_as
+from rigor.tracking.disk import disk_errors
+from rigor.tracking.metrics import MetricsFile
+from rigor.tracking.rundir import RunDirectory, commit, versions
+from rigor.tracking.wandb_sink import open_sink
+
+COLUMNS = ["steps", "eval_score", "eval_objective", "seconds"]
+
+
+def work(
+    job: Job,
+    run: RunDirectory,
+    sweep: str | None,
+    stop: Callable[[], int | None],
+    after: ExitStack,
+) -> float:
+    """Solve, write policy, outcome and result, and return the objective.
+
+    Args:
+      job, run: what to do, and its locked directory.
+      sweep: name of the sweep that it belongs to.
+      stop: returns the signal that asks for a stop.
+      after: collects what is to be closed once the status is written.
+    """
+    config = job.config
+    source = {"commit": commit(), "versions": versions()}
+    sink = open_sink(config.tracker, run.path, job.plain, tracked_as(job, sweep))
+    result: dict[str, Any] = {}
+    after.callback(lambda: sink.finish(0 if result else 1, result))
+    began = time.perf_counter()
+    solve = backward_induction if isinstance(config.agent, BackwardInduction) else infinite_horizon
+    with MetricsFile(run.metrics_path, COLUMNS).open(-1) as metrics:
+        with Working(job.label, run.log_path) as working:
+            for note in warnings(config):
+                working.note(note)
+            solved = solve(config, working)
+        if signal := stop():
+            raise Stopped(signal)
+        save(solved, run)
+        seconds = time.perf_counter() - began
+        result |= {
+            "objective": solved.numbers["objective_exact"],
+            "return_mean": solved.outcome.mean_undiscounted,
+            "episodes": 0,
+            "steps": 0,
+            "seconds": seconds,
+            **solved.numbers,
+            "config_hash": job.digest,
+            "device": "cpu",
+            **source,
+        }
+        row = {
+            "steps": 0,
+            "eval_score": result["return_mean"],
+            "eval_objective": result["objective"],
+            "seconds": round(seconds, 3),
+        }
+        metrics.append(row)
+        sink.log(row)
+    run.write_result(result)
+    run.write_status("done", step=0)
+    return float(result["objective"])
+
+
+def save(solved: Solved, run: RunDirectory) -> None:
+    """Write `policy.npz` and `outcomes.npz`, the law of the discounted return."""
+    solved.policy.save(run.path / "policy.npz")
+    path = run.path / "outcomes.npz"
+    with disk_errors(path), path.open("wb") as file:
+        np.savez_compressed(
+            file,
+            returns=solved.outcome.returns,
+            probabilities=solved.outcome.probabilities,
+        )

@@ -1,0 +1,158 @@
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rigor.envs.option import Put
+from rigor.exact.option import PutModel
+
+
+def spec(**changes: Any) -> Put:
+    values = {"maturity": 1.0, "strike": 100.0, "start": 100.0, "kappa": 2.0, "zeta": 100.0}
+    return Put(**{**values, "steps": 20, "sigma": 20.0, "num_envs": 1, **changes})
+
+
+@functools.cache
+def build(**changes: Any) -> PutModel:
+    return PutModel(spec(**changes))
+
+
+def solve(model: PutModel, factors: np.ndarray) -> tuple[float, list[np.ndarray]]:
+    """Risk-neutral backward induction: the optimum and its actions, each [n]."""
+    value, actions = np.zeros((1, model.n_points)), []
+    for t in reversed(range(model.n_decisions)):
+        stops = model.stops(t)[:, None]
+        q = np.where(np.isnan(stops), model.expect(t, value[None]), factors[t] * stops)
+        value = q.max(axis=0)
+        actions.append(q[:, 0].argmax(axis=0))
+    return float(value[0] @ model.initial), actions[::-1]
+
+
+def numbers(model: PutModel, actions: list[np.ndarray]) -> dict[str, Any]:
+    law, mass, total = model.initial, [], 0.0
+    for t, chosen in enumerate(actions):
+        mass.append((chosen == np.arange(2)[:, None]) * law)
+        stops = model.stops(t)
+        total += float(np.nansum(mass[t] * stops))
+        law = model.spread(t, np.where(np.isnan(stops), mass[t], 0.0)[:, None])[0, 0]
+    assert sum(m[~np.isnan(model.stops(t))].sum() for t, m in enumerate(mass)) == pytest.approx(1.0)
+    laws = SimpleNamespace(
+        taken=lambda t: mass[t], occupied=lambda t: mass[t].sum(axis=0), undiscounted=lambda: total
+    )
+    return model.numbers(laws)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"steps": 1}, {"kappa": 0.0}, {"start": 130.03, "zeta": 90.0, "steps": 1000}]
+)
+def test_the_grid_holds_the_start_and_eight_deviations(changes):
+    model = build(**changes)
+    put = model.spec
+    assert np.count_nonzero(model.initial) == 1
+    assert model.points @ model.initial == put.start
+    np.testing.assert_allclose(np.diff(model.points), model.width, rtol=1e-9)
+    variance = (put.noise**2 * put.decay ** (2.0 * np.arange(put.steps))).sum()
+    end = put.zeta + (put.start - put.zeta) * put.decay**put.steps
+    assert model.points[0] <= min(put.start, end) - 8.0 * np.sqrt(variance)
+    assert model.points[-1] >= max(put.start, end) + 8.0 * np.sqrt(variance) - 1e-9
+    assert model.width <= put.noise / 4.0
+
+
+def test_only_exercise_earns_and_it_ends():
+    model = build()
+    assert model.rewards(3).tolist() == [0.0]
+    holds, exercises = model.stops(19)
+    assert np.isnan(holds).all()
+    np.testing.assert_array_equal(exercises, np.maximum(100.0 - model.points, 0.0))
+    np.testing.assert_array_equal(model.stops(20), [exercises, exercises])
+
+
+def test_expect_keeps_the_moments_of_a_step():
+    model = build()
+    put, x = model.spec, model.points
+    inside = (x > 60.0) & (x < 140.0)
+    value = np.stack([np.ones_like(x), x, x**2])[None]
+    one, mean, square = model.expect(0, value)[0][:, inside]
+    np.testing.assert_allclose(one, 1.0, rtol=1e-13)
+    np.testing.assert_allclose(mean, 100.0 + (x[inside] - 100.0) * put.decay, rtol=1e-12)
+    # Rounding to centres included, thanks to Sheppard's correction.
+    np.testing.assert_allclose(square - mean**2, put.noise**2, rtol=1e-8)
+
+
+def test_spread_is_the_adjoint_of_expect():
+    model, rng = build(steps=50), np.random.default_rng(0)
+    law, value = rng.random((2, 3, model.n_points)), rng.standard_normal((1, 3, model.n_points))
+    moved = model.spread(7, law)
+    assert moved.shape == value.shape
+    forward, backward = (law * model.expect(7, value)).sum(), (moved * value).sum()
+    assert forward == pytest.approx(backward, abs=1e-12 * law.sum())
+    np.testing.assert_allclose(moved.sum(axis=(0, 2)), law[0].sum(axis=1), rtol=1e-12)
+
+
+def test_observations_are_found_again_and_others_go_to_the_nearest_cell():
+    model = build()
+    seen = model.observations(4)
+    assert (seen.dtype, seen.shape) == (np.float32, (model.n_points, 2))
+    assert (seen[:, 1] == 4).all()
+    np.testing.assert_array_equal(model.locate(seen), np.arange(model.n_points))
+    others = np.array([[-1e9, 4], [1e9, 4], [100.0, 4]], np.float32)
+    assert model.locate(others).tolist() == [0, model.n_points - 1, model.initial.argmax()]
+
+
+# By quadrature on [boundary, ∞) and (−∞, boundary] with a polynomial of degree 239 in between, no
+# grid: right to 1e-9.
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [
+        (lambda t: 1.0**t, 6.853803),
+        (lambda t: 0.99**t, 6.222764),
+        (lambda t: 0.95**t, 4.502850),
+        (lambda t: 1 / (1 + 0.05 * t), 4.859448),
+        (lambda t: 1 / (1 + t), 1.331796),
+    ],
+)
+def test_risk_neutral_optima_equal_those_without_a_grid(factor, expected):
+    model = build()
+    assert solve(model, factor(np.arange(21.0)))[0] == pytest.approx(expected, abs=4e-5)
+
+
+# Reference values computed on the same grid spacing: the optimum, and its undiscounted return,
+# which a boundary that moves by a cell changes by a hundredth.
+@pytest.mark.parametrize(
+    ("steps", "k", "optimum", "undiscounted"),
+    [
+        (10, 0.05, 5.4325, 6.619),
+        (10, 1.0, 1.7537, 5.801),
+        (20, 0.05, 4.8596, 6.680),
+        (20, 0.2, 3.0606, 6.137),
+        (20, 1.0, 1.3318, 5.315),
+        (50, 0.05, 3.7778, 6.457),
+        (50, 1.0, 0.8802, 4.560),
+    ],
+)
+def test_hyperbolic_optima_equal_the_reference(steps, k, optimum, undiscounted):
+    model = build(steps=steps)
+    value, actions = solve(model, 1 / (1 + k * np.arange(steps + 1)))
+    assert value == pytest.approx(optimum, abs=1e-3)
+    found = numbers(model, actions)
+    assert found["undiscounted_return"] == pytest.approx(undiscounted, abs=0.03)
+    assert 0.0 < found["mean_exercise_time"] < steps
+
+
+def test_exercise_at_once_takes_no_time_and_never_takes_all():
+    model = build(start=90.0)
+    at_once = [np.ones(model.n_points, int)] * 21
+    found = numbers(model, at_once)
+    assert found.pop("boundary") == [90.0, *[None] * 19, 100.0]
+    assert found == {"undiscounted_return": 10.0, "mean_exercise_time": 0.0}
+    never = [np.zeros(model.n_points, int)] * 21
+    assert numbers(model, never)["mean_exercise_time"] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("start", "zeta", "expected"), [(95.0, 95.0, 5.0), (120.0, 80.0, 14.587)])
+def test_a_price_without_noise_follows_its_mean(start, zeta, expected):
+    # 80 + 40 exp(−2) = 85.413
+    value, _ = solve(build(sigma=0.0, start=start, zeta=zeta), np.ones(21))
+    assert value == pytest.approx(expected, abs=0.002)
