@@ -3,11 +3,12 @@ import dataclasses
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli import choices, composed
 from omegaconf import OmegaConf
 
-from rigor import config
+from rigor import checks, config
 from rigor.envs.atari import GAMES
 from rigor.errors import UserError
 from rigor.launch.job import job
@@ -29,7 +30,7 @@ QUADRATURES = ("lower", "upper", "right", "midpoint", "gauss_legendre", "fitted"
 KNOWN_MIXTURES = ("hyperbolic", "generalized_hyperbolic", "tail_integral")
 
 
-def options(group: str) -> list[str]:
+def all_options(group: str) -> list[str]:
     """Every option of a group, from the files; those of Atari apart, for they are 57."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
@@ -53,18 +54,25 @@ def pong():
 
 
 def test_the_options_are_those_of_the_design():
-    assert tuple(options("discount")) == DISCOUNTS
-    assert tuple(options("risk")) == RISKS
-    assert tuple(options("variant")) == VARIANTS
-    assert options("horizons") == ["multi", "single"]
-    assert {"multihorizon", "singlehorizon"} <= set(options("agent"))
+    assert tuple(all_options("discount")) == DISCOUNTS
+    assert tuple(all_options("risk")) == RISKS
+    assert tuple(all_options("variant")) == VARIANTS
+    assert all_options("horizons") == ["multi", "single"]
+    assert all_options("agent") == [*EXACT["agent"], "multihorizon", "singlehorizon"]
     assert tuple(sorted(["gauss_legendre", *QUADRATURES[:4]])) == tuple(
         sorted(horizons.QUADRATURES)
     )
 
 
+EXACT = {"agent": ("backward_induction", "infinite_horizon"), "train": ("none",)}
+
+
 def test_every_option_composes_and_builds():
     groups = ("experiment", "agent", "env", "evaluate", "network", "outer", "tracker", "train")
+
+    def options(group):
+        return [name for name in all_options(group) if name not in EXACT.get(group, ())]
+
     # the first options of all groups together, then the second ones, and so on
     for together in itertools.zip_longest(*map(options, groups)):
         chosen = {group: option for group, option in zip(groups, together, strict=True) if option}
@@ -147,7 +155,7 @@ def test_every_combination_is_built_or_refused_by_the_rule(cartpole, nodes, monk
         )
         keys = must_refuse(discount, horizon, risk, variant, bootstrap)
         try:
-            config.validate(one)
+            checks.validate(one)
         except UserError as error:
             message = str(error)
             assert keys is not None, (discount, horizon, risk, variant, bootstrap, message)
@@ -413,21 +421,80 @@ def test_every_field_of_the_runs_own_schemas_has_a_limit_that_a_test_crosses():
 def test_a_running_clock_that_the_network_does_not_see_is_refused(cartpole):
     one = changed(cartpole, variant__sees_time=False)
     with pytest.raises(UserError, match=r"variant\.sees_time=false with variant\.clock_runs=true"):
-        config.build(one)
+        checks.validate(config.build(one))
 
 
 def test_a_choice_of_the_users_own_must_be_whole(cartpole):
     built = config.build(cartpole)
     for group, member in (("discount", "step_factor"), ("risk", "needs_stock")):
         with pytest.raises(UserError, match=f"^{group}=object: has no .*{member}"):
-            config.validate(dataclasses.replace(built, **{group: object()}))
+            checks.validate(dataclasses.replace(built, **{group: object()}))
+
+
+# --- exact agents ---------------------------------------------------------------------------------
+
+MODELS = {"american_put": 21, "gbwm": 11, "tabular": 10}  # decisions by default
+
+
+def test_exact_agents_compose_for_every_problem_with_a_model():
+    for env, n_decisions in MODELS.items():
+        one = composed(f"env={env}", "agent=backward_induction", "discount=hyperbolic")
+        built = job(one, choices(one))
+        assert built.config.env.n_decisions == n_decisions
+        assert built.steps == 0
+    one = composed("env=tabular", "env.horizon=inf", "agent=infinite_horizon")
+    assert job(one, choices(one)).config.agent.horizon == 30
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["env=cartpole", "agent=backward_induction"], "needs a model, .*use env=gbwm"),
+        (["env=atari/pong", "agent=infinite_horizon"], "needs a model, .*use env=gbwm"),
+        (
+            ["env=tabular", "env.horizon=inf", "agent=backward_induction"],
+            "env.horizon=inf with agent=backward_induction",
+        ),
+        (["env=gbwm", "agent=infinite_horizon"], "of 11 decisions with agent=infinite_horizon"),
+        (
+            ["env=tabular", "env.horizon=inf", "agent=infinite_horizon", "discount=hyperbolic"],
+            "discount=capped discount.gamma_tail=0.98",
+        ),
+        (
+            ["env=tabular", "env.horizon=inf", "agent=infinite_horizon", "horizons=multi"],
+            "horizons=multi with agent=infinite_horizon",
+        ),
+        (
+            ["env=tabular", "agent=backward_induction", "variant=time_aware", "risk=cvar"],
+            "risk=CVaR with variant=time_aware",
+        ),
+        (["env=tabular", "agent=backward_induction", "exact.max_stocks=2"], "exact.max_stocks=2"),
+    ],
+)
+def test_what_an_exact_agent_cannot_solve_is_refused(given, said):
+    one = composed(*given)
+    with pytest.raises(UserError, match=said):
+        job(one, choices(one))
+
+
+def test_another_file_under_the_same_name_is_another_run(tmp_path):
+    path = tmp_path / "model.npz"
+    digests = []
+    for reward in (1.0, 2.0):
+        np.savez(path, P=np.ones((1, 1, 1)), reward=np.full((1, 1, 1, 1), reward))
+        one = composed("env=tabular", f"env.path={path}", "agent=backward_induction")
+        digests.append(job(one, choices(one)).digest)
+    assert digests[0] != digests[1]
+    assert one.env.content
+    with pytest.raises(UserError, match=r"env\.path=.*has changed"):
+        config.build(changed(one, env__content="another"))
 
 
 # --- warnings -------------------------------------------------------------------------------------
 
 
 def warned(one, **values) -> list[str]:
-    return config.warnings(config.build(changed(one, **values)))
+    return checks.warnings(config.build(changed(one, **values)))
 
 
 def test_a_plain_choice_warns_of_nothing(cartpole, pong):

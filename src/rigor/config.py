@@ -1,4 +1,4 @@
-"""What a run is made of: schemas, their registration, and the checks across groups.
+"""What a run is made of: schemas, their registration, and the objects that they become.
 
 Types stand here and in the modules that own the objects; values stand in `conf/`. Nothing here
 imports torch, gymnasium or wandb: composing and refusing must be quick.
@@ -16,21 +16,16 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_class, instantiate
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from rigor.envs import tables
 from rigor.envs.atari import Atari, protocol_value
 from rigor.envs.generic import Generic
+from rigor.envs.option import Put
+from rigor.envs.tabular import Tabular
+from rigor.envs.wealth import Wealth
 from rigor.errors import UserError
 from rigor.maths import discount, horizons, outer, utility
 from rigor.maths.horizons import Bundle
 from rigor.tracking.wandb_sink import Tracker
-
-MEMBERS = {
-    "discount": ("factor", "step_factor", "mixture", "atoms"),
-    "risk": ("f", "value", "direct", "oce", "needs_stock"),
-}
-"""What a discount and a risk measure of the user's own must have; see the two Protocols."""
-
-MIN_ROWS = 16
-"""Rows of a replay below which a stack of frames and its successor leave too little to sample."""
 
 
 @dataclass
@@ -63,6 +58,57 @@ class Learner:
         _one_of("agent.bootstrap", self.bootstrap, ("shared", "per_head"))
         _one_of("agent.double", self.double, ("online", "target"))
         _at_least("agent.quantiles", self.quantiles, 1)
+
+
+@dataclass
+class BackwardInduction:
+    """The exact agent of a finite problem (Theorem 1): nothing is sampled, nothing is learned.
+
+    bootstrap: as a learner's; with a frozen clock, of the exact inconsistent agent.
+    """
+
+    bootstrap: str = MISSING
+
+    def __post_init__(self) -> None:
+        _one_of("agent.bootstrap", self.bootstrap, ("shared", "per_head"))
+
+
+@dataclass
+class InfiniteHorizon:
+    """The exact agent of an infinite problem (Algorithm 1), risk neutral from `horizon` on.
+
+    bootstrap: as a learner's; with a frozen clock, of the stationary inconsistent agent.
+    horizon: T′, decisions that are planned with the discount and the risk as they are.
+    """
+
+    bootstrap: str = MISSING
+    horizon: int = MISSING
+
+    def __post_init__(self) -> None:
+        _one_of("agent.bootstrap", self.bootstrap, ("shared", "per_head"))
+        _at_least("agent.horizon", self.horizon, 0)
+
+
+@dataclass
+class Exact:
+    """How exact numbers are computed where a problem has a model.
+
+    max_stocks: stocks of one decision that are enumerated; where there are more, a grid of so many.
+    grid: whether an exact agent also searches the grid of `outer` for its initial stock.
+    """
+
+    max_stocks: int = MISSING
+    grid: bool = MISSING
+
+    def __post_init__(self) -> None:
+        _at_least("exact.max_stocks", self.max_stocks, 3)
+
+
+@dataclass
+class NoTraining:
+    """An exact agent takes no steps."""
+
+    steps: int = 0
 
 
 @dataclass
@@ -189,12 +235,18 @@ class Config:
     network: Any = MISSING
     train: Any = MISSING
     evaluate: Any = MISSING
+    exact: Any = MISSING
     outer: Any = MISSING
     tracker: Any = MISSING
     seed: int = MISSING
     device: str = MISSING
     out: str = MISSING
     sweep: str | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether the agent is a learner, not an exact one."""
+        return isinstance(self.agent, Learner)
 
     @functools.cached_property
     def bundle(self) -> Bundle:
@@ -203,7 +255,7 @@ class Config:
 
 
 SCHEMAS: dict[str, tuple[type, ...]] = {
-    "env": (Atari, Generic),
+    "env": (Atari, Generic, Put, Tabular, Wealth),
     "discount": (
         discount.Exponential,
         discount.Hyperbolic,
@@ -222,10 +274,11 @@ SCHEMAS: dict[str, tuple[type, ...]] = {
         utility.MeanVariance,
     ),
     "variant": (Variant,),
-    "agent": (Learner,),
+    "agent": (Learner, BackwardInduction, InfiniteHorizon),
     "network": (Mlp, NatureCnn),
-    "train": (Train,),
+    "train": (Train, NoTraining),
     "evaluate": (Evaluate,),
+    "exact": (Exact,),
     "outer": (outer.Outer,),
     "tracker": (Tracker,),
 }
@@ -242,107 +295,19 @@ def register() -> None:
         ("protocol", protocol_value),
         ("life_loss", _default_life_loss),
         ("quadrature", _default_quadrature),
+        ("content", tables.digest),
     ):
         OmegaConf.register_new_resolver(name, resolver, replace=True)
 
 
 def build(config: DictConfig) -> Config:
-    """Turn a composed configuration into the working objects and check them together.
+    """Turn a composed configuration into the working objects.
 
     Raises:
-      UserError: a value out of range, or choices that cannot work together.
+      UserError: a value out of range.
     """
     keys = [field.name for field in dataclasses.fields(Config)]
-    built = Config(**{key: _working(key, config[key]) for key in keys})
-    validate(built)
-    return built
-
-
-def validate(config: Config) -> None:
-    """Refuse choices that cannot work together, naming both keys and the way out."""
-    for group, members in MEMBERS.items():
-        choice = getattr(config, group)
-        if missing := [member for member in members if not hasattr(choice, member)]:
-            raise UserError(
-                f"{group}={_name(choice)}: has no {', '.join(missing)}; a {group} needs "
-                f"{', '.join(members)}"
-            )
-    try:
-        config.bundle  # noqa: B018  computed here, where a refusal can still be told
-    except ValueError as error:
-        raise UserError(_line(error)) from error
-    risk, variant = config.risk, config.variant
-    if variant.clock_runs and not variant.sees_time:
-        raise UserError(
-            "variant.sees_time=false with variant.clock_runs=true: the choice of an action depends "
-            "on t, which the network would not see; set both or neither"
-        )
-    if not isinstance(risk, utility.Mean):
-        if not config.variant.clock_runs:
-            raise UserError(
-                f"risk={_name(risk)} with variant=time_aware or time_inconsistent: a frozen clock "
-                "adds rewards of different times; use risk=mean or variant=time_consistent"
-            )
-        if config.agent.bootstrap == "per_head":
-            raise UserError(
-                f"risk={_name(risk)} with agent.bootstrap=per_head: defined for the mean only; "
-                "use risk=mean or agent.bootstrap=shared"
-            )
-    single = isinstance(config.horizons, horizons.Single)
-    if (
-        single
-        and not config.variant.clock_runs
-        and not isinstance(config.discount, discount.Exponential)
-    ):
-        raise UserError(
-            f"discount={_name(config.discount)} with horizons=single and a frozen clock: defined "
-            "for discount=exponential only; use agent=multihorizon or variant=time_consistent"
-        )
-    if config.device not in ("auto", "cpu", "cuda"):
-        raise UserError(f"device={config.device}: choose auto, cpu or cuda")
-    if config.seed < 0:
-        raise UserError(f"seed={config.seed}: must be 0 or more")
-    n_envs = config.env.num_envs
-    if config.train.replay_capacity < MIN_ROWS * n_envs:
-        raise UserError(
-            f"train.replay_capacity={config.train.replay_capacity}: env.num_envs={n_envs} write "
-            f"rows of {n_envs} transitions; needs at least {MIN_ROWS * n_envs}"
-        )
-
-
-def warnings(config: Config) -> list[str]:
-    """Return one line for every choice that works but may not mean what it seems to."""
-    lines = []
-    risk, bundle = config.risk, config.bundle
-    m = bundle.n_horizons
-    asked = getattr(config.horizons, "m", m)
-    if m != asked:
-        lines.append(
-            f"horizons.m={asked}: discount={_name(config.discount)} needs only {m} of them"
-        )
-    if bundle.fit_error:
-        lines.append(
-            f"discount={_name(config.discount)} stands on {m} fitted exponentials, relative error "
-            f"{bundle.fit_error:.2g}"
-        )
-    if not isinstance(risk, utility.Mean) and m > 1:
-        lines.append(
-            f"risk={_name(risk)} with {m} horizons: the horizons are added quantile by quantile, "
-            "a comonotone coupling that is exact for risk=mean or agent=singlehorizon only"
-        )
-    life_loss = getattr(config.env, "life_loss", "ignore")
-    if risk.needs_stock and life_loss != "ignore":
-        lines.append(
-            f"risk={_name(risk)} with env.life_loss={life_loss}: c0 is chosen for whole games but "
-            "the return ends at a lost life; env.life_loss=ignore fits"
-        )
-    tau = getattr(risk, "tau", None)
-    if tau is not None and config.evaluate.final_episodes * tau < 10:
-        lines.append(
-            f"evaluate.final_episodes={config.evaluate.final_episodes} with risk.tau={tau}: fewer "
-            f"than 10 games in the tail; evaluate.final_episodes={math.ceil(10 / tau)} would do"
-        )
-    return lines
+    return Config(**{key: _working(key, config[key]) for key in keys})
 
 
 def _working(group: str, node: Any) -> Any:
@@ -378,10 +343,6 @@ def _default_life_loss(protocol: str, node: DictConfig) -> str:
     """The protocol's, but `ignore` where c0 is chosen for whole games."""
     needs_stock = getattr(get_class(node["_target_"]), "needs_stock", True)
     return "ignore" if needs_stock else str(protocol_value(protocol, "life_loss"))
-
-
-def _name(choice: object) -> str:
-    return type(choice).__name__
 
 
 def _line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from rigor.config import Config
     from rigor.envs.vector import VectorEnv
+    from rigor.exact.policy import TablePolicy
     from rigor.learning.agent import Agent
 
 
@@ -68,8 +69,8 @@ class Run:
 
         return build(OmegaConf.create(self.config))
 
-    def policy(self) -> Policy:
-        """Return the policy of the newest checkpoint that can be read.
+    def policy(self) -> "Policy | TablePolicy":
+        """Return the policy: of the newest checkpoint that can be read, or of an exact agent.
 
         Raises:
           UserError: there is none.
@@ -81,6 +82,10 @@ class Run:
         from rigor.learning.agent import Agent
 
         config = self.built()
+        if not config.learns:
+            from rigor.exact import policy
+
+            return policy.load(self.path / "policy.npz", config)
         for path in reversed(checkpoint.checkpoints(self.path / "checkpoints")):
             try:
                 saved = checkpoint.load(path)

@@ -117,7 +117,7 @@ def run(one: Job, sweep_name: str | None) -> float:
         print(f"{one.path}: done, skipped", flush=True)
         return float((directory.result() or {}).get("objective", "nan"))
     # torch and the environments are imported here, once nothing can be refused any more
-    from rigor.learning.run import execute
+    from rigor.execute import execute
 
     return execute(one, sweep_name)
 

@@ -94,7 +94,7 @@ def test_the_help_lists_every_group_and_shows_the_values_of_a_choice():
     text = hints.help_text(["env=atari/pong", "seed=0,1,2"])
     for group in ("env", "discount", "horizons", "risk", "variant", "agent", "network", "tracker"):
         assert f"\n  {group}: " in text
-    assert "cartpole, gymnasium" in text
+    assert "cartpole, gbwm, gymnasium, tabular" in text
     assert f"atari/<game> ({len(GAMES)} games)" in text
     assert "\n    game: pong\n" in text
     assert "rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2" in text

@@ -10,8 +10,8 @@ import torch
 from scripted import Episode, ScriptedConfig, assert_same, session
 
 from rigor.errors import UserError
+from rigor.execute import execute
 from rigor.learning import checkpoint, evaluate
-from rigor.learning.run import execute
 from rigor.tracking.metrics import read
 
 pytestmark = pytest.mark.usefixtures("few_resamples")

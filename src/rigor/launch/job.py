@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rigor.checks import validate
 from rigor.config import Config, build
 from rigor.errors import UserError
 from rigor.launch import hints
@@ -36,6 +37,11 @@ class Job:
         """Agent steps at the end of the run."""
         return self.config.train.steps
 
+    @property
+    def label(self) -> str:
+        """What a progress bar calls it, such as `breakout s0`."""
+        return f"{_short(self.choices.get('env', 'run'))} s{self.config.seed}"
+
 
 def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
     """Resolve, build and check one composed configuration.
@@ -59,10 +65,23 @@ def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
     assert isinstance(plain, dict)
     named_values = {str(key): value for key, value in plain.items()}
     config = build(own)
+    validate(config)
     digest = config_hash(named_values)
     named = {group: str(choices[group]) for group in NAMED if choices.get(group)}
     path = Path(config.out).expanduser() / directory_name(named, config.seed, digest)
     return Job(config, named_values, digest, path, named)
+
+
+def tracked_as(one: Job, sweep: str | None) -> dict[str, Any]:
+    """Return how a run is called in W&B."""
+    choices = {group: _short(value) for group, value in one.choices.items()}
+    shown = [choices.get("env", ""), choices.get("variant", ""), f"s{one.config.seed}"]
+    return {
+        "group": sweep,
+        "name": " · ".join(part for part in shown if part),
+        "tags": list(choices.values()),
+        "job_type": "train",
+    }
 
 
 def explain(error: OmegaConfBaseException) -> str:
@@ -75,3 +94,8 @@ def explain(error: OmegaConfBaseException) -> str:
     if message.startswith("Missing mandatory value"):
         return f"{key}: has no value yet; add {key}=VALUE"
     return f"{key}: {message}" if key else message
+
+
+def _short(choice: str) -> str:
+    """Return `breakout` for `atari/breakout`."""
+    return choice.rpartition("/")[2]

@@ -1,68 +1,21 @@
-"""One run from its directory to its result: what `rigor-train` does once a job is accepted."""
+"""One learning run in its directory: train, evaluate, write the result."""
 
-import signal
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import torch
 
-from rigor.config import warnings
-from rigor.errors import RunFailed, Stopped, UserError
-from rigor.launch.job import Job
+from rigor.checks import warnings
+from rigor.config import Config
+from rigor.errors import UserError
+from rigor.launch.job import Job, tracked_as
 from rigor.learning import evaluate, loop
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.progress import Progress
 from rigor.tracking.rundir import RunDirectory, commit, versions
 from rigor.tracking.wandb_sink import open_sink
-
-
-class Stop:
-    """Remembers the signal that asked the run to stop; the loop reads it at a safe point."""
-
-    signal: int | None = None
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal; the second one of a kind ends the process in the ordinary way."""
-        self.signal = number
-        ordinary = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        signal.signal(number, ordinary)
-
-
-def execute(job: Job, sweep: str | None) -> float:
-    """Run a job to its end in its directory and return the objective.
-
-    Raises:
-      UserError: the directory, memory or disk refuses. RunFailed: our fault.
-      Stopped: asked to stop; the directory resumes.
-    """
-    with (
-        RunDirectory.open(job.path, job.plain, job.digest) as run,
-        _signals() as stop,
-        ExitStack() as after,  # W&B and the environment end after the status is written
-    ):
-        run.write_status("running", steps_total=job.steps)
-        try:
-            objective = _train(job, run, sweep, stop, after)
-        except Stopped as stopped:
-            run.write_status("preempted", error=f"stopped by {signal.Signals(stopped.signal).name}")
-            raise
-        except UserError as error:
-            _tell_failure(run, str(error), f"failed: {error}", error)
-            raise
-        except KeyboardInterrupt:
-            run.write_status("preempted", error="interrupted before it could save itself")
-            raise
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            _tell_failure(run, text, traceback.format_exc(), error)
-            raise RunFailed(f"{text}; the traceback is in {run.log_path}") from error
-        if stop.signal:  # it came when there was nothing left to stop; a sweep must hear of it
-            raise Stopped(stop.signal)
-        return objective
 
 
 def choose_device(name: str) -> torch.device:
@@ -75,28 +28,41 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _train(job: Job, run: RunDirectory, sweep: str | None, stop: Stop, after: ExitStack) -> float:
-    """Train, evaluate and write the result; `after` collects what is to be closed."""
+def work(
+    job: Job,
+    run: RunDirectory,
+    sweep: str | None,
+    stop: Callable[[], int | None],
+    after: ExitStack,
+) -> float:
+    """Train, evaluate, write the result and return the objective.
+
+    Args:
+      job, run: what to do, and its locked directory.
+      sweep: name of the sweep that it belongs to.
+      stop: returns the signal that asks for a stop.
+      after: collects what is to be closed once the status is written.
+    """
     config = job.config
     source = {"commit": commit(), "versions": versions()}  # of what is running now
     device = choose_device(config.device)
     torch.set_num_threads(1)  # one run, one core: two threads are slower than two runs
     training = loop.Training(config, run, device)
     after.callback(training.env.close)
-    sink = open_sink(config.tracker, run.path, job.plain, _names(job, sweep))
+    sink = open_sink(config.tracker, run.path, job.plain, tracked_as(job, sweep))
     result: dict[str, Any] = {}
     after.callback(lambda: sink.finish(0 if result else 1, result))
     notes: list[str] = warnings(config)
     state = training.start(notes.append)
     metrics = MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told)
-    label = f"{_short(job.choices.get('env', 'run'))} s{config.seed}"
-    progress = Progress(job.steps, label, run.log_path, enabled=True, start=state.steps)
+    progress = Progress(job.steps, job.label, run.log_path, enabled=True, start=state.steps)
     with metrics, progress:
         for note in notes:
             progress.note(note)
-        loop.train(training, state, metrics, progress, sink.log, lambda: stop.signal)
+        loop.train(training, state, metrics, progress, sink.log, stop)
         training.choose_initial_stock(state, progress.note)
-        result |= _result(job, training, state, lambda: stop.signal) | source
+        result |= _result(job, training, state, stop) | source
+        result |= _exact(config, training, progress.note)
     run.write_result(result)
     run.write_status("done", step=state.steps)
     return float(result["objective"])
@@ -131,40 +97,19 @@ def _result(
     }
 
 
-def _names(job: Job, sweep: str | None) -> dict[str, Any]:
-    """Return how the run is called in W&B."""
-    choices = {group: _short(value) for group, value in job.choices.items()}
-    shown = [choices.get("env", ""), choices.get("variant", ""), f"s{job.config.seed}"]
-    return {
-        "group": sweep,
-        "name": " · ".join(part for part in shown if part),
-        "tags": list(choices.values()),
-        "job_type": "train",
-    }
+def _exact(config: Config, training: loop.Training, note: Callable[[str], None]) -> dict[str, Any]:
+    """Return the exact numbers of the trained policy; nothing where the problem has no model."""
+    if not hasattr(config.env, "model"):
+        return {}
+    from rigor.exact.measure import measure
 
-
-def _short(choice: str) -> str:
-    """Return `breakout` for `atari/breakout`."""
-    return choice.rpartition("/")[2]
-
-
-def _tell_failure(run: RunDirectory, error: str, log: str, raised: Exception) -> None:
-    """Leave the reason and the status of a failed run; a full disk may refuse both."""
-    # a launcher keeps the error until the sweep ends, and its frames hold the replay
-    traceback.clear_frames(raised.__traceback__)
-    with suppress(UserError):
-        run.write_traceback(log)
-        run.write_status("failed", error=error)
-
-
-@contextmanager
-def _signals() -> Iterator[Stop]:
-    """Catch Ctrl-C and SIGTERM while a run is on, and put the old handlers back."""
-    stop = Stop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, stop.handle) for number in numbers}
     try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        numbers = measure(config, training.agent)
+    except UserError as error:  # the run is done all the same
+        note(f"no exact numbers: {error}")
+        return {}
+    note(
+        f"exact: objective {numbers['objective_exact']:.6g}, "
+        f"optimum {numbers['objective_optimal']:.6g}, regret {numbers['regret']:.4g}"
+    )
+    return numbers
