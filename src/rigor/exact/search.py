@@ -14,6 +14,7 @@ import numpy as np
 
 from rigor.maths.utility import CVaR, MeanCVaR, MeanVariance, Utility
 
+SAME = 1e-12  # share of J by which two stocks may differ and tie: rounding
 BATCH = 16  # stocks solved at a time
 MAX_SOLVED = 400  # stocks of one search among candidates
 MAX_INTERVAL = 96  # stocks of one search of an interval, which a polish follows
@@ -90,9 +91,8 @@ def maximise(
         values = np.concatenate([values, objective(asked)])
         order = np.argsort(stocks)
         stocks, values = stocks[order], values[order]
-    tied = values >= values.max() - tolerance
+    tied = values >= values.max() - SAME * np.abs(values).max()
     best = int(np.where(tied, np.abs(stocks), np.inf).argmin())
-    missed += float(values.max() - values[best])
     return Found(float(stocks[best]), float(values[best]), missed, len(stocks))
 
 
