@@ -7,6 +7,7 @@ The variants differ in two switches only: whether the network sees t, and whethe
 weights follow the episode's clock or stay at t = 0.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,13 @@ class Agent:
             for _ in range(2)
         )
         self.target.load_state_dict(self.online.state_dict())
-        self.optimizer = torch.optim.Adam(
-            self.online.parameters(),
-            lr=config.train.learning_rate,
-            eps=config.train.adam_eps,
-            fused=True,
+
+    @functools.cached_property
+    def optimizer(self) -> torch.optim.Adam:
+        """Adam, made when it is first needed: it imports torch's compiler, which takes a second."""
+        train = self.config.train
+        return torch.optim.Adam(
+            self.online.parameters(), lr=train.learning_rate, eps=train.adam_eps, fused=True
         )
 
     def act(
