@@ -92,10 +92,10 @@ def on_grid(config: Config, problem: Problem, own: Optimum, working: Working) ->
     low = low if spec.low is None else spec.low
     high = high if spec.high is None else spec.high
     c0, value, on_edge = best.grid_stock(problem, stock.grid(low, high, spec.points))
-    if on_edge and not low <= own.c0 <= high:
+    if on_edge and (low > -problem.highest or high < -problem.lowest):
         working.note(
             f"outer.low={low:.6g}, outer.high={high:.6g}: the best initial stock of the grid is "
-            f"its end {c0:.6g}, the optimum lies at {own.c0:.6g} outside; widen the grid"
+            f"its end {c0:.6g}, the optimum lies at {own.c0:.6g}; widen the grid"
         )
     return {"initial_stock_grid": c0, "objective_grid": value}
 

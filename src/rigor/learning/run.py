@@ -108,8 +108,7 @@ def _exact(config: Config, training: loop.Training, note: Callable[[str], None])
     except UserError as error:  # the run is done all the same
         note(f"no exact numbers: {error}")
         return {}
-    note(
-        f"exact: objective {numbers['objective_exact']:.6g}, "
-        f"optimum {numbers['objective_optimal']:.6g}, regret {numbers['regret']:.4g}"
-    )
+    objective = numbers["objective_exact"]
+    best = numbers["objective_optimal" if "objective_optimal" in numbers else "optimum_low"]
+    note(f"exact: objective {objective:.6g}, optimum {best:.6g}, regret {best - objective:.4g}")
     return numbers
