@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 
@@ -105,6 +106,52 @@ def test_a_sweep_of_which_nothing_has_begun_can_be_shown(jobs, capsys):
     sweep.queue(jobs)
     sweep.summarise([one.path for one in jobs], directory)
     assert capsys.readouterr().out.count("queued") == 3
+
+
+def solved(one: Job) -> None:
+    """Leave behind what an exact agent does."""
+    run = RunDirectory(one.path)
+    run.write_status("done", step=0, steps_total=0)
+    run.metrics_path.write_text("steps,eval_score\n0,3.0\n")
+    np.savez(run.path / "outcomes.npz", returns=[0.0, 4.0], probabilities=[0.25, 0.75])
+
+
+def shown(jobs, directory, capsys) -> list[str]:
+    """Return the names of the pictures that a summary shows and writes."""
+    sweep.summarise([one.path for one in jobs], directory)
+    lines = capsys.readouterr().out.splitlines()
+    pictures = [Path(line.removeprefix("picture: ")) for line in lines if "picture: " in line]
+    assert sorted(pictures) == sorted(directory.glob("*.png"))
+    return [path.name for path in pictures]
+
+
+def test_exact_runs_show_their_outcomes(jobs, capsys):
+    directory = sweep.write_manifest(jobs, overrides(jobs))
+    sweep.queue(jobs)
+    for one in jobs[:2]:  # the last has not begun
+        solved(one)
+    assert shown(jobs, directory, capsys) == ["outcomes.png"]
+    assert (directory / "table.txt").read_text().count(" exact ") == 2
+
+
+def test_exact_and_learned_runs_show_both(jobs, capsys):
+    directory = sweep.write_manifest(jobs, overrides(jobs))
+    sweep.queue(jobs)
+    solved(jobs[0])
+    RunDirectory(jobs[1].path).metrics_path.write_text("steps,eval_score\n100,3.0\n")
+    assert shown(jobs, directory, capsys) == ["outcomes.png", "learning_curves.png"]
+
+
+def test_a_broken_file_hides_no_other_run(jobs, capsys):
+    directory = sweep.write_manifest(jobs, overrides(jobs))
+    sweep.queue(jobs)
+    for one in jobs[:2]:
+        solved(one)
+    (jobs[0].path / "outcomes.npz").write_bytes(b"half a file")
+    sweep.summarise([one.path for one in jobs], directory)
+    out = capsys.readouterr().out
+    assert "outcomes.npz: not the outcomes of a run" in out
+    assert f"picture: {directory / 'outcomes.png'}" in out
 
 
 def returned(value: object) -> JobReturn:

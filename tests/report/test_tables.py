@@ -180,6 +180,14 @@ def test_a_running_run_shows_its_last_evaluation(tmp_path):
         assert (found["rate"], found["steps"]) == (40.0, 60)
 
 
+def test_a_finished_run_without_steps_is_exact(tmp_path):
+    run_at(tmp_path / "a", "done", step=0, steps_total=0).close()
+    run_at(tmp_path / "b", "failed", step=0, steps_total=0).close()
+    run_at(tmp_path / "c", "done", step=0).close()
+    lines = table_text(collect_rows([tmp_path / name for name in "abc"]), 200).splitlines()
+    assert [line.split()[1] for line in lines[-3:]] == ["exact", "0", "0"]
+
+
 def test_what_no_live_process_runs_is_lost_or_queued(tmp_path):
     run_at(tmp_path / "lost", "running").close()
     run_at(tmp_path / "queued", "queued").close()

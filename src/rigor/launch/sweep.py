@@ -1,4 +1,4 @@
-"""A sweep: its directory, its manifest, its table and its picture."""
+"""A sweep: its directory, its manifest, its table and its pictures."""
 
 import hashlib
 import json
@@ -65,26 +65,47 @@ def queue(jobs: list[Job]) -> None:
 
 
 def summarise(paths: list[Path], directory: Path) -> None:
-    """Print the table of some runs, and write it and the learning curves into `directory`."""
+    """Print the table of some runs, and write it and their pictures into `directory`."""
     from rich.console import Console
 
-    from rigor.report.figures import learning_curves
-    from rigor.report.labels import curve_labels
     from rigor.report.tables import collect_rows, sweep_table, table_text
-    from rigor.tracking.metrics import read
 
     rows = collect_rows(paths)
     atomic_write(directory / "table.txt", table_text(rows, width=120))
     console = Console(soft_wrap=False)
     console.print(sweep_table(rows, width=min(console.width, 160)))
-    drawn = []
+    pictures, problems = _draw(paths, directory)
+    lines = [*problems, f"results: {directory}", *(f"picture: {one}" for one in pictures)]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)
+
+
+def _draw(paths: list[Path], directory: Path) -> tuple[list[Path], list[str]]:
+    """Draw the outcomes of exact agents and the learning curves of the others.
+
+    Returns:
+      The pictures, and what could not be read: one run's broken file hides nobody else's curve.
+    """
+    from rigor.report.figures import learning_curves
+    from rigor.report.labels import curve_labels
+    from rigor.report.outcomes import outcomes_of_runs, read_outcomes
+    from rigor.tracking.metrics import read
+
+    curves, laws, problems = [], [], []
     for label, path in zip(curve_labels(paths), paths, strict=True):
+        outcomes = path / "outcomes.npz"
         try:
-            drawn.append((label, read(path / "metrics.csv")))
-        except UserError as error:  # one run's broken file hides nobody else's curve
-            console.print(str(error), highlight=False, soft_wrap=True)
-    picture = learning_curves(drawn, directory / "learning_curves.png")
-    console.print(f"results: {directory}\npicture: {picture}", highlight=False, soft_wrap=True)
+            if outcomes.is_file():
+                laws.append((label, *read_outcomes(outcomes)))
+            else:
+                curves.append((label, read(path / "metrics.csv")))
+        except UserError as error:
+            problems.append(str(error))
+    pictures = []
+    if laws:
+        pictures.append(outcomes_of_runs(laws, directory / "outcomes.png"))
+    if not laws or any("steps" in metrics and metrics["steps"].max() > 0 for _, metrics in curves):
+        pictures.append(learning_curves(curves, directory / "learning_curves.png"))
+    return pictures, problems
 
 
 def _refuse_twins(jobs: list[Job], overrides: list[list[str]]) -> None:

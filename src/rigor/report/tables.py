@@ -48,7 +48,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], width: int = 80) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    title, names = _shorten([str(row["run"]) for row in rows])
+    title, names = shorten([str(row["run"]) for row in rows])
     cells = [_cells(row, name) for row, name in zip(rows, names, strict=True)]
     columns = list(_COLUMNS)
     places = {line[-1] for line in cells}
@@ -101,6 +101,30 @@ def interval(value: float | None, low: float | None = None, high: float | None =
     return f"{_number(value)} [{_number(low)}, {_number(high)}]"
 
 
+def shorten(names: list[str]) -> tuple[str, list[str]]:
+    """Return what all names share (`*` for what differs), and what is left of each.
+
+    Names are compared part by part between dashes; where their numbers of parts differ, only the
+    parts at the start are compared.
+    """
+    parts = [name.split("-") for name in names]
+    if len(set(names)) < 2:
+        return "", names
+    shared = [len(set(column)) == 1 for column in zip(*parts, strict=False)]
+    if len({len(part) for part in parts}) > 1:
+        shared = shared[: shared.index(False)] if False in shared else shared[:-1]
+    if not any(shared):
+        return "", names
+    shown = [part if same else "*" for part, same in zip(parts[0], shared, strict=False)]
+    if len(shared) < max(map(len, parts)):
+        shown.append("*")
+    left = [
+        "-".join(piece for i, piece in enumerate(part) if i >= len(shared) or not shared[i])
+        for part in parts
+    ]
+    return re.sub(r"(\*-)+\*", "*", "-".join(shown)), left
+
+
 def _row(run: RunDirectory) -> dict[str, Any]:
     status = run.status() or {}
     result = run.result() or {}
@@ -147,10 +171,12 @@ def _relative(path: Path) -> str:
 
 
 def _cells(row: Mapping[str, Any], name: str) -> list[str]:
+    status = str(row["status"])
     steps = _steps(row["steps"])
     if row["steps_total"]:
         steps += f"/{_steps(row['steps_total'])}"
-    status = str(row["status"])
+    elif row["steps_total"] == 0 and status == "done":
+        steps = "exact"
     if row["error"]:
         error = " ".join(str(row["error"]).split())
         status += f": {error}"
@@ -229,30 +255,6 @@ def _fold(cell: str, width: int) -> str:
             lines[-1] += "\0" if piece.endswith("\0") else ""
     lines = [line.rstrip("\0") for line in lines if line]
     return "\n".join(lines)
-
-
-def _shorten(names: list[str]) -> tuple[str, list[str]]:
-    """Return what all names share (`*` for what differs), and what is left of each.
-
-    Names are compared part by part between dashes; where their numbers of parts differ, only the
-    parts at the start are compared.
-    """
-    parts = [name.split("-") for name in names]
-    if len(set(names)) < 2:
-        return "", names
-    shared = [len(set(column)) == 1 for column in zip(*parts, strict=False)]
-    if len({len(part) for part in parts}) > 1:
-        shared = shared[: shared.index(False)] if False in shared else shared[:-1]
-    if not any(shared):
-        return "", names
-    shown = [part if same else "*" for part, same in zip(parts[0], shared, strict=False)]
-    if len(shared) < max(map(len, parts)):
-        shown.append("*")
-    left = [
-        "-".join(piece for i, piece in enumerate(part) if i >= len(shared) or not shared[i])
-        for part in parts
-    ]
-    return re.sub(r"(\*-)+\*", "*", "-".join(shown)), left
 
 
 def _steps(number: float) -> str:
