@@ -1,13 +1,15 @@
 """The American put on a grid of prices.
 
-The price moves by a normal step around a mean that follows it, so an expectation is a product with
-a banded matrix of cells' masses. What is left is of second order in the cell's width.
+A step moves the price to its mean and adds normal noise: an expectation is a convolution, by fast
+Fourier transforms, read at the mean between two centres. Values are of second order in the cell's
+width; where a policy that is not optimal changes its mind inside a cell, of first.
 """
 
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.fft import next_fast_len
 from scipy.special import ndtr
 
 from rigor.envs.option import EXERCISE, HOLD, Put
@@ -15,9 +17,9 @@ from rigor.exact.model import Laws
 
 SURE = 8.0  # standard deviations of the price over the whole life that the grid reaches
 TAILS = 8.5  # standard deviations kept of a step: 1e-17 is left, below float64's rounding
-CELLS = 1600  # cells in the grid's width, at least, where the mean does not move
+CELLS = 12_800  # cells in the grid's width, at least, where the mean does not move
 FINEST = 4.0  # cells in the standard deviation of a step, at least
-MOST = 8_000  # cells, at most: a mean that moves far under little noise asks for more
+MOST = 40_000  # cells, at most: a mean that moves far under little noise asks for more
 
 
 class PutModel:
@@ -31,7 +33,7 @@ class PutModel:
     n_actions = 2
 
     def __init__(self, spec: Put) -> None:
-        """Lay the grid and the matrix of one step.
+        """Lay the grid and what a step does on it.
 
         Args:
           spec: the problem.
@@ -43,8 +45,10 @@ class PutModel:
         self.initial = np.zeros(self.n_points)
         self.initial[np.argmin(np.abs(self.points - spec.start))] = 1.0
         self._payoff = spec.payoff(self.points)
-        self._step = _transition(spec, self.points, self.width)
-        self._back = self._step.T.tocsr()
+        self._drift = _drift(spec, self.points, self.width)
+        self._reach, kernel = _noise(spec, self.width)
+        self._length = next_fast_len(self.n_points + 2 * self._reach, real=True)
+        self._kernel = np.fft.rfft(kernel, self._length)
 
     def rewards(self, t: int) -> np.ndarray:
         """Return 0: to hold earns nothing, float64 [1]."""
@@ -58,7 +62,9 @@ class PutModel:
           value: of every next price, [1, L, n].
         """
         out = np.zeros((2, *value.shape[1:]))
-        out[HOLD] = (self._step @ value[0].T).T
+        padded = np.pad(value[0], ((0, 0), (self._reach, self._reach)), mode="edge")
+        means = np.fft.irfft(np.fft.rfft(padded, self._length) * self._kernel.conj(), self._length)
+        out[HOLD] = (self._drift @ means[:, : self.n_points].T).T
         return out
 
     def spread(self, t: int, law: np.ndarray) -> np.ndarray:
@@ -68,7 +74,13 @@ class PutModel:
           t: the decision.
           law: mass on every action and price, [2, L, n].
         """
-        return (self._back @ law[HOLD].T).T[None]
+        moved = (self._drift.T @ law[HOLD].T).T
+        spread = np.fft.irfft(np.fft.rfft(moved, self._length) * self._kernel, self._length)
+        first, end = self._reach, self._reach + self.n_points
+        out = spread[:, first:end].copy()
+        out[:, 0] += spread[:, :first].sum(axis=1)
+        out[:, -1] += spread[:, end:].sum(axis=1)
+        return out[None]
 
     def stops(self, t: int) -> np.ndarray:
         """Return the payoff of exercising, currency, float64 [2, n]; at t = N both actions do."""
@@ -128,25 +140,32 @@ def _grid(spec: Put) -> tuple[np.ndarray, float]:
     return spec.start + np.arange(first, last + 1) * width, width
 
 
-def _transition(spec: Put, points: np.ndarray, width: float) -> sparse.csr_array:
-    """Return the mass that one step moves from every centre into every cell, [n, n].
+def _drift(spec: Put, points: np.ndarray, width: float) -> sparse.csr_array:
+    """Return the matrix [n, n] that reads a function at the mean of the next price.
 
-    Rounding what arrives to the centres adds width² / 12 to the variance (Sheppard), which the
-    step leaves out beforehand. The cells at the edges take what lies beyond them.
+    Linear between the two centres around it.
+    """
+    n = len(points)
+    place = (spec.zeta + (points - spec.zeta) * spec.decay - points[0]) / width
+    below = np.clip(np.floor(place).astype(np.int64), 0, n - 2)
+    share = np.clip(place - below, 0.0, 1.0)
+    origin = np.arange(n)
+    entries = np.concatenate([1.0 - share, share])
+    index = (np.concatenate([origin, origin]), np.concatenate([below, below + 1]))
+    return sparse.csr_array((entries, index), shape=(n, n))
+
+
+def _noise(spec: Put, width: float) -> tuple[int, np.ndarray]:
+    """Return the mass that the noise moves into every cell around, [2 reach + 1], and the reach.
+
+    Rounding what arrives to the centres adds width² / 12 to the variance (Sheppard), and reading
+    between two centres width² / 6 on average; the noise leaves both out beforehand.
     """
     # without (nearly) any noise it keeps what it takes to leave the mean in place
-    sd = float(np.sqrt(max(spec.noise**2 - width**2 / 12.0, width**2 / 4.0)))
-    n, reach = len(points), int(np.ceil(TAILS * sd / width)) + 1
-    mean = spec.zeta + (points - spec.zeta) * spec.decay
-    nearest = np.rint((mean - points[0]) / width).astype(np.int64)
-    columns = np.arange(-reach, reach + 1)
-    offsets = (nearest * width + points[0] - mean)[:, None]  # of the nearest centre from the mean
-    edges = (np.arange(-reach, reach) + 0.5) * width
-    outer = np.full((n, 1), np.inf)
-    z = np.concatenate([-outer, (edges + offsets) / sd, outer], axis=1)  # rows sum to one
-    lower, upper = np.diff(ndtr(z)), -np.diff(ndtr(-z))
-    masses = np.where(z[:, :-1] > 0.0, upper, lower)  # the smaller tail keeps its digits
-    to = np.clip(nearest[:, None] + columns, 0, n - 1)
-    origin = np.broadcast_to(np.arange(n)[:, None], to.shape)
-    # masses on the same cell, at the edges, add up
-    return sparse.csr_array((masses.ravel(), (origin.ravel(), to.ravel())), shape=(n, n))
+    sd = float(np.sqrt(max(spec.noise**2 - width**2 / 4.0, width**2 / 4.0)))
+    reach = int(np.ceil(TAILS * sd / width)) + 1
+    edges = (np.arange(reach + 1) + 0.5) * width / sd
+    upper = -np.diff(ndtr(-edges))  # the smaller tail keeps its digits
+    half = np.append(upper, ndtr(-edges[-1]))[:reach]
+    middle = 1.0 - 2.0 * half.sum()
+    return reach, np.concatenate([half[::-1], [middle], half])

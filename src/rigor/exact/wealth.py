@@ -118,7 +118,8 @@ class WealthModel:
         """Return the nearest cell in log wealth of observations [E, 2], int64 [E]."""
         with np.errstate(divide="ignore"):  # no wealth is left: the lowest cell
             logs = np.log(np.maximum(observations[:, 0].astype(np.float64), 0.0))
-        places = np.rint((logs - self._logs[0]) / self.width)
+        # a wealth on an edge belongs to the cell above: it affords the cost that lies there
+        places = np.floor((logs - self._logs[0]) / self.width + 0.5 + 1e-6)
         return np.clip(places, 0, self.n_points - 1).astype(np.int64)
 
     def numbers(self, laws: Laws) -> dict[str, Any]:

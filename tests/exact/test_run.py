@@ -1,0 +1,115 @@
+"""Exact agents, and learned ones against them, from the command line."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cli import environment, refused, rigor_train
+
+import rigor
+
+pytestmark = pytest.mark.slow
+
+WEALTH = ("env=gbwm", "env.periods=4", "risk=cvar", "tracker=none", "out=out")
+EXACT = (*WEALTH, "agent=backward_induction")
+LEARNED = ("train.steps=600", "evaluate.every=1", "evaluate.episodes=2", "tracker=none", "out=out")
+
+
+def only(place):
+    (path,) = [path for path in place.iterdir() if (path / "config.yaml").exists()]
+    return path
+
+
+def figure(name, run):
+    command = [sys.executable, "-m", "rigor.figure", name, str(run)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment())
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory):
+    place = tmp_path_factory.mktemp("exact")
+    done = rigor_train(*EXACT, cwd=place)
+    assert (done.code, done.err) == (0, "")
+    assert "exact" in done.out
+    return place
+
+
+def test_what_an_exact_run_leaves(exact):
+    run = only(exact / "out")
+    names = {path.name for path in run.iterdir()}
+    assert {"config.yaml", "status.json", "result.json", "metrics.csv"} <= names
+    assert {"policy.npz", "outcomes.npz", "outcomes.png"} <= names
+    status = json.loads((run / "status.json").read_text())
+    result = json.loads((run / "result.json").read_text())
+    assert (status["state"], status["step"]) == ("done", 0)
+    assert (result["episodes"], result["steps"]) == (0, 0)
+    assert result["objective"] == result["objective_exact"]
+    assert result["regret"] == pytest.approx(0, abs=1e-9)
+    with np.load(run / "outcomes.npz") as law:
+        assert law["probabilities"].sum() == pytest.approx(1)
+        assert law["probabilities"] @ law["returns"] <= result["return_mean"] + 1e-9
+
+
+def test_an_exact_run_is_skipped_when_done(exact):
+    done = rigor_train(*EXACT, cwd=exact)
+    assert (done.code, done.err) == (0, "")
+    assert "done, skipped" in done.out
+
+
+def test_the_saved_policy_acts(exact):
+    run = rigor.load(only(exact / "out"))
+    policy = run.policy()
+    start, t = np.array([[100.0, 0.0], [100.0, 2.0]], np.float32), np.array([0, 2])
+    stock = np.full(2, policy.initial_stock)
+    actions = policy(start, t, stock)
+    assert actions.shape == (2,)
+    assert actions[1] // 15 == 1  # at t = T//2 the early goal is affordable, and taken
+    assert policy.next_stock(stock, t, np.array([0.0, 1000.0]))[1] > stock[1]
+
+
+def test_pictures_of_an_exact_run(exact):
+    run = only(exact / "out")
+    for name in ("policy", "outcomes"):
+        done = figure(name, run)
+        assert done.returncode == 0, done.stderr
+        assert (run / f"{name}.png").stat().st_size > 10_000
+    done = figure("boundary", run)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_boundary_of_the_put(tmp_path):
+    done = rigor_train(
+        "env=american_put", "env.steps=8", "agent=backward_induction", *LEARNED[-2:], cwd=tmp_path
+    )
+    assert (done.code, done.err) == (0, "")
+    assert figure("boundary", only(tmp_path / "out")).returncode == 0
+
+
+def test_a_learned_run_is_measured_against_the_optimum(tmp_path):
+    done = rigor_train(*WEALTH, "agent=singlehorizon", *LEARNED, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert "exact: objective" in done.out
+    result = json.loads((only(tmp_path / "out") / "result.json").read_text())
+    assert result["regret"] >= -1e-9
+    assert result["objective_optimal"] == pytest.approx(
+        result["objective_exact"] + result["regret"]
+    )
+    assert 0 <= result["p_late"] <= 1
+
+
+def test_a_learned_run_without_end_is_measured_too(tmp_path):
+    endless = ("env=tabular", "env.horizon=inf", "env.max_steps=200", "discount.gamma=.9")
+    done = rigor_train(*endless, "agent=singlehorizon", *LEARNED, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    result = json.loads((only(tmp_path / "out") / "result.json").read_text())
+    assert result["objective_exact"] <= result["optimum_high"] + 1e-9
+
+
+def test_an_overflowing_utility_is_refused(tmp_path):
+    done = rigor_train(
+        "env=gbwm", "agent=backward_induction", "risk=entropic", "risk.beta=-2", cwd=tmp_path
+    )
+    refused(done, "risk.beta=-2", "overflows")
