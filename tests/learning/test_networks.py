@@ -86,3 +86,16 @@ def test_same_seed_same_weights():
 def test_convolutions_refuse_what_is_no_image_or_too_small(observation):
     with pytest.raises(UserError, match=r"network=nature_cnn.*network=mlp"):
         build_network(NatureCnn(16, 4), observation, (2, 1, 5), True, False, 1.0, 1.0)
+
+
+def test_means_are_those_of_the_quantiles_until_the_head_changes_and_is_said_to():
+    network = mlp()
+    hidden = network.hidden(*inputs())
+    for _ in range(2):
+        with torch.no_grad():
+            network.head.weight.mul_(2.0)
+            network.head.bias.add_(1.0)
+        network.forget_means()
+        assert network.means(hidden).shape == (6, 3, 2, 1)
+        expected = network.quantiles(hidden).mean(3, keepdim=True)
+        torch.testing.assert_close(network.means(hidden), expected)

@@ -43,6 +43,7 @@ class QuantileNetwork(nn.Module):
         self.encoder, self.torso, self.head = encoder, torso, head
         self.time, self.stock = time, stock
         self.shape, self.time_scale, self.stock_scale = shape, time_scale, stock_scale
+        self._mean_head: tuple[Tensor, Tensor] | None = None  # [A * M, H] and [A * M]
 
     def encode(self, observation: Tensor) -> Tensor:
         """Return features [B, F] of observations [B, *shape] (uint8 images or float vectors)."""
@@ -53,18 +54,55 @@ class QuantileNetwork(nn.Module):
             observation = observation.div_(255.0)
         return self.encoder(observation)
 
-    def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
-        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and stocks S_t [B]."""
+    def join(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return the head's input [B, H] at features [B, F], times t [B] and stocks S_t [B]."""
         parts = [features]
         if self.time is not None:
             parts.append(self.time((t / self.time_scale).to(features.dtype).unsqueeze(1)))
         if self.stock is not None:
             parts.append(self.stock((stock / self.stock_scale).to(features.dtype).unsqueeze(1)))
-        return self.head(self.torso(torch.cat(parts, dim=1))).unflatten(1, self.shape)
+        return self.torso(torch.cat(parts, dim=1))
+
+    def hidden(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return the head's input [B, H] for observations [B, *shape], t [B] and S_t [B]."""
+        return self.join(self.encode(observation), t, stock)
+
+    def quantiles(self, hidden: Tensor) -> Tensor:
+        """Return the quantiles [B, A, M, N] of every action at the head's input [B, H]."""
+        return self.head(hidden).unflatten(1, self.shape)
+
+    @torch.no_grad()
+    def means(self, hidden: Tensor) -> Tensor:
+        """Return mean_j ξ_ij of every action, [B, A, M, 1]: quantiles with N = 1 and the same mean.
+
+        The head is linear, so its weights averaged over the quantiles give them N times sooner.
+        They are kept until `forget_means`.
+        """
+        if self._mean_head is None:
+            n = self.shape[2]
+            weight, bias = (
+                self.head.weight.unflatten(0, (-1, n)),
+                self.head.bias.unflatten(0, (-1, n)),
+            )
+            self._mean_head = weight.mean(1), bias.mean(1)
+        return nn.functional.linear(hidden, *self._mean_head).unflatten(1, (*self.shape[:2], 1))
+
+    def forget_means(self) -> None:
+        """Average the head anew when next asked: whoever changes the parameters must say so."""
+        self._mean_head = None
+
+    def of_actions(self, hidden: Tensor, action: Tensor) -> Tensor:
+        """Return the quantiles [B, M, N] of one action each, int64 [B], at the head's input."""
+        rows = torch.arange(len(action), device=hidden.device)
+        return self.quantiles(hidden)[rows, action]
+
+    def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and stocks S_t [B]."""
+        return self.quantiles(self.join(features, t, stock))
 
     def forward(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
         """Return quantiles [B, A, M, N] for observations [B, *shape], t [B] and S_t [B]."""
-        return self.read(self.encode(observation), t, stock)
+        return self.quantiles(self.hidden(observation, t, stock))
 
 
 def build_network(
