@@ -147,6 +147,7 @@ def test_averaged_heads_are_fresh_after_every_change(compose):
     for network in (other.online, other.target):
         assert_fresh(network)
     other.update(batch)
+    assert_fresh(other.online)
     other.load(agent.state())
     for network in (other.online, other.target):
         assert_fresh(network)
