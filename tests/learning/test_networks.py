@@ -3,6 +3,7 @@ import torch
 
 from rigor.config import Mlp, NatureCnn
 from rigor.errors import UserError
+from rigor.learning import networks
 from rigor.learning.networks import build_network
 
 
@@ -86,3 +87,61 @@ def test_same_seed_same_weights():
 def test_convolutions_refuse_what_is_no_image_or_too_small(observation):
     with pytest.raises(UserError, match=r"network=nature_cnn.*network=mlp"):
         build_network(NatureCnn(16, 4), observation, (2, 1, 5), True, False, 1.0, 1.0)
+
+
+@pytest.fixture(params=[0, 10**9], ids=["large", "small"])
+def head(request, monkeypatch):
+    """Let every head count as large or as small."""
+    monkeypatch.setattr(networks, "_LARGE_HEAD", request.param)
+
+
+def loss_of_actions(network, action, all_quantiles):
+    hidden = network.hidden(*inputs())
+    if all_quantiles:
+        return network.quantiles(hidden)[torch.arange(6), action].square().sum()
+    return network.of_actions(hidden, action).square().sum()
+
+
+@pytest.mark.usefixtures("head")
+def test_quantiles_of_one_action_each_and_their_gradients():
+    network, plain = mlp(), mlp()
+    for taken in ([0, 2, 0, 0, 2, 2], [1] * 6, [2, 1, 0, 2, 1, 0]):
+        action = torch.tensor(taken)
+        for one, all_quantiles in ((network, False), (plain, True)):
+            one.zero_grad()
+            loss_of_actions(one, action, all_quantiles).backward()
+        for here, there in zip(network.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(here.grad, there.grad)
+
+
+@pytest.mark.usefixtures("head")
+def test_gradients_of_two_backward_passes_add_up():
+    network, plain = mlp(), mlp()
+    for taken in ([0, 2, 0, 0, 2, 2], [1] * 6, [2, 1, 0, 2, 1, 0]):
+        for one, all_quantiles in ((network, False), (plain, True)):
+            loss_of_actions(one, torch.tensor(taken), all_quantiles).backward()
+    for here, there in zip(network.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(here.grad, there.grad)
+
+
+def test_the_gradient_of_a_large_head_keeps_its_memory(monkeypatch):
+    monkeypatch.setattr(networks, "_LARGE_HEAD", 0)
+    network = mlp()
+    for _ in range(2):
+        network.zero_grad()
+        loss_of_actions(network, torch.arange(6) % 3, False).backward()
+        # autograd has taken it, not copied it
+        assert network.head.weight.grad.data_ptr() == network._head_gradient.data_ptr()
+
+
+def test_means_are_those_of_the_quantiles_until_the_head_changes_and_is_said_to():
+    network = mlp()
+    hidden = network.hidden(*inputs())
+    for _ in range(2):
+        with torch.no_grad():
+            network.head.weight.mul_(2.0)
+            network.head.bias.add_(1.0)
+        network.forget_means()
+        assert network.means(hidden).shape == (6, 3, 2, 1)
+        expected = network.quantiles(hidden).mean(3, keepdim=True)
+        torch.testing.assert_close(network.means(hidden), expected)

@@ -17,9 +17,10 @@ from torch import Tensor
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
-from rigor.learning.networks import build_network
+from rigor.learning.networks import QuantileNetwork, build_network
 from rigor.learning.replay import Batch
 from rigor.maths import objective, outer, quantile, stock
+from rigor.maths.utility import Mean
 
 
 class Agent:
@@ -100,9 +101,9 @@ class Agent:
     @torch.no_grad()
     def greedy(self, observation: np.ndarray, t: np.ndarray, stock: np.ndarray) -> np.ndarray:
         """Return the actions of largest Q, int64 [E], by the online network."""
-        tensors = (self._tensor(observation), self._tensor(t), self._tensor(stock))
-        quantiles = self.online(*tensors)
-        return self._choose(quantiles, *tensors[1:]).cpu().numpy()
+        clock, total = self._tensor(t), self._tensor(stock)
+        hidden = self.online.hidden(self._tensor(observation), clock, total)
+        return self._choose(self.online, hidden, clock, total).cpu().numpy()
 
     def next_stock(self, total: np.ndarray, t: np.ndarray, reward: np.ndarray) -> np.ndarray:
         """Return S_{t+1} = S_t + mass(t) r, float64 [B]; reward is raw."""
@@ -119,15 +120,15 @@ class Agent:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
+        self.online.forget_means()
         return loss.detach()
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the quantile Huber loss of a batch against the target network's quantiles."""
         observation, t = self._tensor(batch.observation), self._tensor(batch.t)
         targets = self.targets(batch)  # [B, M, N]
-        quantiles = self.online(observation, t, self._tensor(batch.stock))  # [B, A, M, N]
-        rows = torch.arange(len(t), device=self.device)
-        taken = quantiles[rows, self._tensor(batch.action)]  # [B, M, N]
+        hidden = self.online.hidden(observation, t, self._tensor(batch.stock))  # [B, H]
+        taken = self.online.of_actions(hidden, self._tensor(batch.action))  # [B, M, N]
         train = self.config.train
         return quantile.quantile_huber_loss(
             taken, targets, self.levels, train.huber, train.reduction
@@ -141,18 +142,18 @@ class Agent:
         """
         t, t_next = self._tensor(batch.t), self._tensor(batch.t + 1)
         stock_next = self._tensor(self.next_stock(batch.stock, batch.t, batch.reward))
-        observation_next = self._tensor(batch.observation_next)
-        lagged = self.target(observation_next, t_next, stock_next)  # [B, A, M, N]
-        chooser = lagged
+        after = (self._tensor(batch.observation_next), t_next, stock_next)
+        lagged = self.target.hidden(*after)  # [B, H]
+        chooser, hidden = self.target, lagged
         if self.config.agent.double == "online":
-            chooser = self.online(observation_next, t_next, stock_next)
+            chooser, hidden = self.online, self.online.hidden(*after)
         if self.config.agent.bootstrap == "per_head":
-            action = chooser.mean(3).argmax(1)  # [B, M]
-            index = action[:, None, :, None].expand(-1, 1, -1, lagged.shape[3])
-            quantiles = lagged.gather(1, index).squeeze(1)  # [B, M, N]
+            action = chooser.means(hidden)[..., 0].argmax(1)  # [B, M]
+            index = action[:, None, :, None].expand(-1, 1, -1, self.target.shape[2])
+            quantiles = self.target.quantiles(lagged).gather(1, index).squeeze(1)  # [B, M, N]
         else:
-            action = self._choose(chooser, t_next, stock_next)  # [B]
-            quantiles = lagged[torch.arange(len(action), device=self.device), action]
+            action = self._choose(chooser, hidden, t_next, stock_next)  # [B]
+            quantiles = self.target.of_actions(lagged, action)  # [B, M, N]
         reward = self._tensor(self.learned_reward(batch.reward)).float()[:, None, None]
         alive = self._tensor(~batch.terminated).float()[:, None, None]
         return reward + alive * self._backup[t][:, :, None] * quantiles
@@ -164,6 +165,7 @@ class Agent:
         pairs = zip(self.target.parameters(), self.online.parameters(), strict=True)
         for lagged, online in pairs:
             lagged.lerp_(online, alpha)
+        self.target.forget_means()
 
     @torch.no_grad()
     def choose_initial_stock(self, observations: np.ndarray) -> bool:
@@ -228,6 +230,8 @@ class Agent:
         """Restore what `state` returned."""
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
+        self.online.forget_means()
+        self.target.forget_means()
         optimizer = dict(state["optimizer"])
         # JSON turned the parameters' numbers into strings
         optimizer["state"] = {int(key): value for key, value in optimizer["state"].items()}
@@ -241,8 +245,11 @@ class Agent:
         self.initial_stock = state["initial_stock"]
         self.reward_bound = state["reward_bound"]
 
-    def _choose(self, quantiles: Tensor, t: Tensor, total: Tensor) -> Tensor:
-        """Return the greedy action [B] of quantiles [B, A, M, N] at t [B] and S_t [B]."""
+    def _choose(self, network: QuantileNetwork, hidden: Tensor, t: Tensor, total: Tensor) -> Tensor:
+        """Return a network's greedy action [B] at its hidden layer [B, H], t [B] and S_t [B]."""
+        # the mean needs the means of the quantiles only, [B, A, M, 1]
+        risk_neutral = isinstance(self.utility, Mean)
+        quantiles = network.means(hidden) if risk_neutral else network.quantiles(hidden)
         clock = t if self.clock_runs else torch.zeros_like(t)
         weights = self._weights[clock]
         values = objective.action_values(self.utility, quantiles, weights, self._mass[clock], total)

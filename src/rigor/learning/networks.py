@@ -2,14 +2,17 @@
 
 import itertools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from rigor.config import Mlp, NatureCnn
 from rigor.errors import UserError
 
 _SMALLEST_SIDE = 36  # pixels: 36 -> 8 -> 3 -> 1 through the three convolutions
+_LARGE_HEAD = 300_000  # weights (measured); below, finding the groups costs more than it saves
 
 
 class QuantileNetwork(nn.Module):
@@ -43,6 +46,8 @@ class QuantileNetwork(nn.Module):
         self.encoder, self.torso, self.head = encoder, torso, head
         self.time, self.stock = time, stock
         self.shape, self.time_scale, self.stock_scale = shape, time_scale, stock_scale
+        self._mean_head: tuple[Tensor, Tensor] | None = None  # [A * M, H] and [A * M]
+        self._head_gradient: Tensor | None = None  # memory for the gradient of the head's weight
 
     def encode(self, observation: Tensor) -> Tensor:
         """Return features [B, F] of observations [B, *shape] (uint8 images or float vectors)."""
@@ -53,18 +58,126 @@ class QuantileNetwork(nn.Module):
             observation = observation.div_(255.0)
         return self.encoder(observation)
 
-    def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
-        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and stocks S_t [B]."""
+    def join(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return the head's input [B, H] at features [B, F], times t [B] and stocks S_t [B]."""
         parts = [features]
         if self.time is not None:
             parts.append(self.time((t / self.time_scale).to(features.dtype).unsqueeze(1)))
         if self.stock is not None:
             parts.append(self.stock((stock / self.stock_scale).to(features.dtype).unsqueeze(1)))
-        return self.head(self.torso(torch.cat(parts, dim=1))).unflatten(1, self.shape)
+        return self.torso(torch.cat(parts, dim=1))
+
+    def hidden(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return the head's input [B, H] for observations [B, *shape], t [B] and S_t [B]."""
+        return self.join(self.encode(observation), t, stock)
+
+    def quantiles(self, hidden: Tensor) -> Tensor:
+        """Return the quantiles [B, A, M, N] of every action at the head's input [B, H]."""
+        return self.head(hidden).unflatten(1, self.shape)
+
+    @torch.no_grad()
+    def means(self, hidden: Tensor) -> Tensor:
+        """Return mean_j ξ_ij of every action, [B, A, M, 1]: quantiles with N = 1 and the same mean.
+
+        The head is linear, so its weights averaged over the quantiles give them N times sooner.
+        They are kept until `forget_means`.
+        """
+        if self._mean_head is None:
+            n = self.shape[2]
+            weight, bias = (
+                self.head.weight.unflatten(0, (-1, n)),
+                self.head.bias.unflatten(0, (-1, n)),
+            )
+            self._mean_head = weight.mean(1), bias.mean(1)
+        return nn.functional.linear(hidden, *self._mean_head).unflatten(1, (*self.shape[:2], 1))
+
+    def forget_means(self) -> None:
+        """Average the head anew when next asked: whoever changes the parameters must say so."""
+        self._mean_head = None
+
+    def of_actions(self, hidden: Tensor, action: Tensor) -> Tensor:
+        """Return the quantiles [B, M, N] of one action each, int64 [B], at the head's input [B, H].
+
+        A CPU leaves the others of a large head out. The gradient of the head's weight then lies in
+        memory that the next backward pass may write over.
+        """
+        # on a GPU one large product and shapes that never change
+        if hidden.device.type == "cuda" or self.head.weight.numel() < _LARGE_HEAD:
+            rows = torch.arange(len(action), device=hidden.device)
+            return self.quantiles(hidden)[rows, action]
+        if self._head_gradient is None and torch.is_grad_enabled():
+            self._head_gradient = torch.empty_like(self.head.weight)
+        weight, bias = self.head.weight, self.head.bias
+        taken = _OfActions.apply(hidden, weight, bias, action, self.shape[0], self._head_gradient)
+        return taken.unflatten(1, self.shape[1:])
+
+    def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and stocks S_t [B]."""
+        return self.quantiles(self.join(features, t, stock))
 
     def forward(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
         """Return quantiles [B, A, M, N] for observations [B, *shape], t [B] and S_t [B]."""
-        return self.read(self.encode(observation), t, stock)
+        return self.quantiles(self.hidden(observation, t, stock))
+
+
+class _OfActions(torch.autograd.Function):
+    """x_b · weight[a_b]ᵀ + bias[a_b], [B, K], by one small product for each action taken.
+
+    Autograd would make A gradients of the whole head, each nearly all zeros, and add them.
+
+    Inputs: x [B, H], weight [A * K, H], bias [A * K], action int64 [B], A, and memory for the
+    weight's gradient, used while the weight has none to add to: fresh pages of tens of megabytes
+    cost more than the products that fill them.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        action: Tensor,
+        n_actions: int,
+        memory: Tensor | None,
+    ) -> Tensor:
+        ctx.memory, ctx.order = memory, action.argsort(stable=True)
+        ctx.counts = torch.bincount(action, minlength=n_actions).tolist()
+        x = x[ctx.order]
+        ctx.save_for_backward(x, weight, bias)
+        sorted_ = x.new_empty(len(x), len(bias) // n_actions)  # [B, K]
+        for w, b, rows, out in zip(
+            weight.chunk(n_actions),
+            bias.chunk(n_actions),
+            x.split(ctx.counts),
+            sorted_.split(ctx.counts),
+            strict=True,
+        ):
+            # the other way round: with few rows a third faster than rows @ w.T
+            out.copy_(torch.addmm(b[:, None], w, rows.T).T)
+        return torch.empty_like(sorted_).index_copy_(0, ctx.order, sorted_)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias = ctx.saved_tensors
+        n_actions = len(ctx.counts)
+        of_weight = ctx.memory if weight.grad is None else torch.empty_like(weight)
+        of_bias, sorted_ = torch.empty_like(bias), torch.empty_like(x)
+        for w, rows, g, to_x, to_w, to_b in zip(
+            weight.chunk(n_actions),
+            x.split(ctx.counts),
+            gradient[ctx.order].split(ctx.counts),
+            sorted_.split(ctx.counts),
+            of_weight.chunk(n_actions),
+            of_bias.chunk(n_actions),
+            strict=True,
+        ):
+            torch.mm(g, w, out=to_x)
+            torch.mm(g.T, rows, out=to_w)  # zeros for an action that nobody took
+            torch.sum(g, 0, out=to_b)
+        of_x = torch.empty_like(sorted_).index_copy_(0, ctx.order, sorted_)
+        # an alias, which autograd takes for the gradient as it is; it would copy the memory itself
+        return of_x, of_weight.detach(), of_bias, None, None, None
 
 
 def build_network(
