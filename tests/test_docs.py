@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli import environment, rigor_train
+from cli import rigor_train
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -24,10 +24,9 @@ def test_the_problem_of_ones_own_is_solved(tmp_path):
     (tmp_path / "my_problems.py").write_text(code)
     (tmp_path / "mine" / "env").mkdir(parents=True)
     (tmp_path / "mine" / "env" / "house.yaml").write_text(yaml)
-    here = environment(PYTHONPATH=str(tmp_path))
     own = ("--config-dir", "mine", "env=house", "agent=backward_induction", "tracker=none")
     for risk, at_least, at_most in (("mean", 108.0, 110.0), ("cvar", 90.0, 108.0)):
-        done = rigor_train(*own, f"risk={risk}", f"out={risk}", cwd=tmp_path, env=here)
+        done = rigor_train(*own, f"risk={risk}", f"out={risk}", cwd=tmp_path)
         assert (done.code, done.err) == (0, "")
         (path,) = (tmp_path / risk).glob("house-*/result.json")
         result = json.loads(path.read_text())

@@ -2,8 +2,11 @@
 
 import math
 
+import numpy as np
+
 from rigor.config import BackwardInduction, Config, InfiniteHorizon
 from rigor.errors import UserError
+from rigor.exact.solve import refuse_overflow
 from rigor.maths import discount, horizons, utility
 
 MEMBERS = {
@@ -84,6 +87,9 @@ def _check_exact(config: Config) -> None:
             "that environment has not; use env=gbwm, american_put or tabular, or a learning agent"
         )
     infinite = env.n_decisions is None
+    if hasattr(env, "returns") and not infinite:
+        factors = config.discount.factor(np.arange(env.n_decisions))
+        refuse_overflow(config.risk, *env.returns(factors))
     if isinstance(agent, BackwardInduction) and infinite:
         raise UserError(
             "env.horizon=inf with agent=backward_induction: it starts from the last decision; use "

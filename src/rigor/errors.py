@@ -13,8 +13,13 @@ class RunFailed(Exception):
 
 
 class Stopped(BaseException):
-    """A run was asked to stop and has saved itself. No error, so no `except Exception` sees it."""
+    """A run was asked to stop. No error, so no `except Exception` sees it.
 
-    def __init__(self, signal: int) -> None:
-        super().__init__(signal)
+    signal: the one that asked. message: what has become of the work.
+    """
+
+    def __init__(
+        self, signal: int, message: str = "stopped and saved; the same command goes on from here"
+    ) -> None:
+        super().__init__(message)
         self.signal = signal

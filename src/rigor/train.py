@@ -43,6 +43,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Hydra then raises what it would otherwise print in its own way and exit 1 for
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    sys.path.append(os.getcwd())  # where a user's own discounts and problems are
     config.register()
     Plugins.instance().register(RigorSweeper)
     overrides, flags = split(sys.argv[1:])
@@ -66,7 +67,7 @@ def main() -> None:
     except BrokenPipeError:
         code = 1  # whoever read our output, such as `head`, has gone
     except Stopped as stopped:
-        code, line = 128 + stopped.signal, "stopped and saved; the same command goes on from here"
+        code, line = 128 + stopped.signal, str(stopped)
     except KeyboardInterrupt:
         code, line = 130, "interrupted"
     if line:

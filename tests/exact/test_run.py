@@ -1,12 +1,13 @@
 """Exact agents, and learned ones against them, from the command line."""
 
 import json
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from cli import environment, refused, rigor_train
+from cli import environment, finish, refused, rigor_train, start, wait_for
 
 import rigor
 
@@ -113,3 +114,33 @@ def test_an_overflowing_utility_is_refused(tmp_path):
         "env=gbwm", "agent=backward_induction", "risk=entropic", "risk.beta=-2", cwd=tmp_path
     )
     refused(done, "risk.beta=-2", "overflows")
+
+
+def test_a_stopped_solver_says_that_it_keeps_nothing(tmp_path):
+    slow = ("env=american_put", "env.steps=1000", "risk=cvar", "agent=backward_induction")
+    process = start(*slow, "tracker=none", "out=out", cwd=tmp_path)
+
+    def running():
+        return [
+            path
+            for path in tmp_path.glob("out/*/status.json")
+            if json.loads(path.read_text())["state"] == "running"
+        ]
+
+    (status,) = wait_for(running, process)
+    wait_for((status.parent / "metrics.csv").exists, process)  # the solver has begun
+    process.send_signal(signal.SIGTERM)
+    done = finish(process)
+    assert done.code == 143
+    assert done.err == (
+        "rigor-train: stopped; an exact solver keeps nothing, the same command starts again\n"
+    )
+    assert json.loads(status.read_text())["state"] == "preempted"
+
+
+def test_a_sweep_over_risks_is_refused_as_a_whole(tmp_path):
+    done = rigor_train(
+        "env=gbwm", "agent=backward_induction", "-m", "risk=mean,entropic", "out=out", cwd=tmp_path
+    )
+    refused(done, "risk.beta=-1.0", "overflows")
+    assert not (tmp_path / "out").exists()

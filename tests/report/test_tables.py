@@ -200,3 +200,10 @@ def test_what_no_live_process_runs_is_lost_or_queued(tmp_path):
     names = ("lost", "queued", "fresh", "broken", "odd")
     rows = collect_rows([tmp_path / name for name in names])
     assert [one["status"] for one in rows] == ["lost", "queued", "queued", "lost", "queued"]
+
+
+def test_the_exact_objective_stands_before_a_sampled_one(tmp_path):
+    with run_at(tmp_path / "gbwm", "done", step=5, steps_total=5) as run:
+        run.write_result({"objective": 571.0, "objective_low": 571.0, "objective_exact": 7.35})
+    (found,) = collect_rows([run.path])
+    assert found["objective"] == (7.35, None, None)

@@ -131,8 +131,19 @@ def infinite_horizon(config: Config, working: Working) -> Solved:
         "tail_decisions": best.n_tail,
         "stock_error": best.stock_error,
     }
+    numbers["law_error"] = abs(objective_of(config.risk, outcome) - objective)
+    if numbers["law_error"] > 1e-9 * max(1.0, abs(objective)):
+        working.note(
+            f"more than {most} stocks: the law in outcomes.npz stands on a grid and gives an "
+            f"objective that is {numbers['law_error']:.2g} off"
+        )
     if best.reason:
         working.note(f"no certificate: {best.reason}")
+    else:
+        working.note(
+            f"the optimum lies between {numbers['optimum_low']:.6g} and "
+            f"{numbers['optimum_high']:.6g}, this policy is worth {objective:.6g}"
+        )
     mass = config.discount.factor(np.arange(horizon + 1))
     return Solved(TablePolicy(TabularModel(config.env, 1), tables, c0, mass), outcome, numbers)
 

@@ -1,8 +1,10 @@
 """One run of an exact agent in its directory: solve, save the policy, write the result."""
 
+import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -33,9 +35,12 @@ def work(
     Args:
       job, run: what to do, and its locked directory.
       sweep: name of the sweep that it belongs to.
-      stop: returns the signal that asks for a stop.
+      stop: returns the signal that asks for a stop; an exact solver, which has nothing to save,
+        stops at once instead.
       after: collects what is to be closed once the status is written.
     """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)  # whoever called puts the old ones back
     config = job.config
     source = {"commit": commit(), "versions": versions()}
     sink = open_sink(config.tracker, run.path, job.plain, tracked_as(job, sweep))
@@ -48,8 +53,6 @@ def work(
             for note in warnings(config):
                 working.note(note)
             solved = solve(config, working)
-        if signal := stop():
-            raise Stopped(signal)
         save(solved, run)
         seconds = time.perf_counter() - began
         result |= {
@@ -74,6 +77,10 @@ def work(
     run.write_result(result)
     run.write_status("done", step=0)
     return float(result["objective"])
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number, "stopped; an exact solver keeps nothing, the same command starts again")
 
 
 def save(solved: Solved, run: RunDirectory) -> None:

@@ -1,13 +1,13 @@
 """What the console shows while an exact solver works: how many initial stocks it has solved for."""
 
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rigor.tracking.disk import append_text
 
@@ -20,17 +20,21 @@ class Working:
 
     def __init__(self, label: str, log_path: Path) -> None:
         """Take the run's name and its `train.log`."""
-        self._label, self._log = label, log_path
+        self._log = log_path
         self._console = Console(highlight=False, soft_wrap=True)
-        self._status = self._console.status("") if sys.stdout.isatty() else None
-        self._began = time.monotonic()
-        self._solved = 0
+        columns = (
+            SpinnerColumn(),
+            TextColumn(f"{escape(label)}: solving"),
+            TimeElapsedColumn(),
+            TextColumn("{task.completed} initial stocks"),
+        )
+        self._line = Progress(*columns, console=self._console, transient=True)
+        self._task = self._line.add_task("", total=None)
 
     def __enter__(self) -> Self:
         """Show the line."""
-        if self._status is not None:
-            self._status.start()
-        self(0)
+        if sys.stdout.isatty():
+            self._line.start()
         return self
 
     def __exit__(
@@ -40,17 +44,12 @@ class Working:
         trace: TracebackType | None,
     ) -> None:
         """Take the line away."""
-        if self._status is not None:
-            self._status.stop()
+        if sys.stdout.isatty():
+            self._line.stop()
 
     def __call__(self, stocks: int) -> None:
         """Count initial stocks that have been solved for since the last call."""
-        self._solved += stocks
-        if self._status is not None:
-            seconds = time.monotonic() - self._began
-            self._status.update(
-                f"{escape(self._label)}: solving, {self._solved} initial stocks, {seconds:.0f} s"
-            )
+        self._line.advance(self._task, stocks)
 
     def note(self, text: str) -> None:
         """Say something on the console and in the log."""

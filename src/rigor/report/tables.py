@@ -140,7 +140,8 @@ def _row(run: RunDirectory) -> dict[str, Any]:
         "rate": result.get("steps_per_second", metrics.get("steps_per_second")),
         "return": _triple(result, "return_mean", "return")
         or _triple(metrics, "eval_score", "eval_score"),
-        "objective": _triple(result, "objective", "objective")
+        "objective": _triple(result, "objective_exact", "no interval")
+        or _triple(result, "objective", "objective")
         or _triple(metrics, "eval_objective", "eval_objective"),
         "status": _state(run, status, bool(metrics)),
         "error": status.get("error"),
