@@ -96,12 +96,12 @@ def test_wealth_with_the_scaling_of_the_published_tables(late, discount, utility
 @pytest.mark.parametrize(
     ("periods", "late", "scaling", "undiscounted", "hyperbolic"),
     [
-        (10, 1000, "volatility", 996.27, 796.43),
+        pytest.param(10, 1000, "volatility", 996.27, 796.43, marks=pytest.mark.slow),
         (10, 2000, "volatility", 996.27, 797.01),
-        (30, 1000, "volatility", 997.07, 569.11),
+        pytest.param(30, 1000, "volatility", 997.07, 569.11, marks=pytest.mark.slow),
         (30, 2000, "volatility", 997.07, 569.75),
-        (30, 1000, "covariance", 968.73, 547.54),
-        (30, 2000, "covariance", 968.73, 553.56),
+        pytest.param(30, 1000, "covariance", 968.73, 547.54, marks=pytest.mark.slow),
+        pytest.param(30, 2000, "covariance", 968.73, 553.56, marks=pytest.mark.slow),
     ],
 )
 def test_wealth_by_cvar(periods, late, scaling, undiscounted, hyperbolic):
@@ -186,9 +186,15 @@ ACCURATE = ("horizons=multi", "horizons.quadrature=gauss_legendre", "variant=tim
         (10, 1.0, 1.7537, 5.801, (3.216, -14.55), (3.727, -15.83)),
         (20, 0.05, 4.8596, 6.680, (0.06, -0.5), (0.12, -1.0)),
         (20, 0.2, 3.0606, 6.137, (1.1, -6.1), (1.7, -8.9)),
-        (20, 1.0, 1.3318, 5.315, (4.915, -24.35), (5.957, -26.90)),
-        (50, 0.05, 3.7778, 6.457, (0.371, -1.41), (0.923, -5.20)),
-        (50, 1.0, 0.8802, 4.560, (6.534, -37.80), (8.165, -41.49)),
+        pytest.param(
+            20, 1.0, 1.3318, 5.315, (4.915, -24.35), (5.957, -26.90), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            50, 0.05, 3.7778, 6.457, (0.371, -1.41), (0.923, -5.20), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            50, 1.0, 0.8802, 4.560, (6.534, -37.80), (8.165, -41.49), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_put_and_what_inconsistency_costs(n, k, objective, undiscounted, per_head, shared):
@@ -202,6 +208,7 @@ def test_the_put_and_what_inconsistency_costs(n, k, objective, undiscounted, per
         assert 100 * (ratio - 1) == pytest.approx(change, abs=0.6)
 
 
+@pytest.mark.slow
 def test_most_of_what_the_released_quadrature_loses_is_not_inconsistency():
     for n, loss in ((10, 8.8), (20, 15.1), (50, 23.84)):
         found = put(n, 0.05, "horizons=multi", "variant=time_inconsistent")
