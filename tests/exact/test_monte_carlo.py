@@ -19,15 +19,21 @@ class Quiet:
 
 
 def play(policy, env, factors, seed):
-    """Play EPISODES whole episodes; return the discounted and the undiscounted return of each."""
+    """Play EPISODES whole episodes.
+
+    Returns the discounted and the undiscounted return of each, and the share of the episodes that
+    earned something at each decision.
+    """
     observation = env.reset(np.random.SeedSequence(seed))
     n = env.n_envs
     t, total, sums, ended = np.zeros(n, np.int64), np.full(n, policy.initial_stock), [], 0
     running = np.zeros((2, n))
+    earned = np.zeros(len(factors))
     left = np.full(n, EPISODES // n)  # every copy its share, so that no short episode is preferred
     while ended < EPISODES:
         step = env.step(policy(observation, t, total))
         counts = ~step.dummy
+        np.add.at(earned, t[counts & (left > 0) & (step.reward > 0)], 1)
         d = factors[np.minimum(t, len(factors) - 1)]
         running += np.where(counts, np.stack([d * step.reward, step.reward]), 0)
         total = np.where(counts, policy.next_stock(total, t, step.reward), policy.initial_stock)
@@ -38,7 +44,7 @@ def play(policy, env, factors, seed):
         ended += int(over.sum())
         running[:, step.episode_end] = 0
         observation = step.observation
-    return np.concatenate(sums, axis=1)
+    return *np.concatenate(sums, axis=1), earned / EPISODES
 
 
 @pytest.mark.slow
@@ -56,7 +62,7 @@ def test_samples_agree_with_the_law(problem):
     one = config.build(composed("agent=backward_induction", "tracker=none", *problem))
     solved = backward_induction(one, Quiet())
     factors = one.discount.factor(np.arange(one.env.n_decisions))
-    discounted, undiscounted = play(
+    discounted, undiscounted, earned = play(
         solved.policy, one.env.make(COPIES, evaluation=True), factors, seed=1
     )
     x, p = solved.outcome.returns, solved.outcome.probabilities
@@ -69,6 +75,11 @@ def test_samples_agree_with_the_law(problem):
     agrees(undiscounted, solved.outcome.mean_undiscounted)
     c0 = solved.numbers["initial_stock"]
     agrees(one.risk.f(c0 + discounted), p @ one.risk.f(c0 + x))
+    if "env=gbwm" in problem:
+        for t, goal in ((one.env.early_time, "p_early"), (one.env.periods, "p_late")):
+            chance = solved.numbers[goal]
+            error = np.sqrt(chance * (1 - chance) / EPISODES)
+            assert abs(earned[t] - chance) < 4 * error, (goal, earned[t], chance)
     for level in (0.1, 0.5, 0.9):
         at = x[np.searchsorted(np.cumsum(p), level)]
         below = float(p[x <= at + 1e-9].sum())

@@ -28,6 +28,21 @@ def figure(name, run):
     return subprocess.run(command, capture_output=True, text=True, env=environment())
 
 
+def returns_of(run, n):
+    """The discounted returns of n episodes, of one length, that a run's policy plays."""
+    one, policy = run.built(), run.policy()
+    env = one.env.make(n, evaluation=True)
+    observation = env.reset(np.random.SeedSequence(1))
+    stock, total = np.full(n, policy.initial_stock), np.zeros(n)
+    for t, d in enumerate(one.discount.factor(np.arange(one.env.n_decisions))):
+        at = np.full(n, t)
+        step = env.step(policy(observation, at, stock))
+        stock, total = policy.next_stock(stock, at, step.reward), total + d * step.reward
+        observation = step.observation
+    assert step.episode_end.all()
+    return total
+
+
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory):
     place = tmp_path_factory.mktemp("exact")
@@ -47,6 +62,7 @@ def test_what_an_exact_run_leaves(exact):
     assert (status["state"], status["step"]) == ("done", 0)
     assert (result["episodes"], result["steps"]) == (0, 0)
     assert result["objective"] == result["objective_exact"]
+    assert result["objective_exact"] == pytest.approx(result["objective_optimal"])
     assert result["regret"] == pytest.approx(0, abs=1e-9)
     with np.load(run / "outcomes.npz") as law:
         assert law["probabilities"].sum() == pytest.approx(1)
@@ -90,23 +106,37 @@ def test_the_boundary_of_the_put(tmp_path):
 
 
 def test_a_learned_run_is_measured_against_the_optimum(tmp_path):
-    done = rigor_train(*WEALTH, "agent=singlehorizon", *LEARNED, cwd=tmp_path)
+    sample = "evaluate.final_episodes=200"
+    done = rigor_train(*WEALTH, "agent=singlehorizon", *LEARNED, sample, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert "exact: objective" in done.out
-    result = json.loads((only(tmp_path / "out") / "result.json").read_text())
+    run = rigor.load(only(tmp_path / "out"))
+    result = run.result
     assert result["regret"] >= -1e-9
     assert result["objective_optimal"] == pytest.approx(
         result["objective_exact"] + result["regret"]
     )
     assert 0 <= result["p_late"] <= 1
+    # of 200 games CVaR sees a few that earn nothing, so the large sample is the sharper test
+    played, one = returns_of(run, 10_000), run.built()
+    stock = one.risk.oce(played)[1]
+    spread = one.risk.f(stock + played).std()
+    exact = result["objective_exact"]
+    assert one.risk.oce(played)[0] == pytest.approx(exact, abs=4 * spread / np.sqrt(10_000))
+    assert result["objective"] == pytest.approx(exact, abs=4 * spread / np.sqrt(200))
+    error = np.std(result["returns"]) / np.sqrt(200)
+    assert result["return_mean"] == pytest.approx(result["expected_utility"], abs=4 * error)
 
 
 def test_a_learned_run_without_end_is_measured_too(tmp_path):
-    endless = ("env=tabular", "env.horizon=inf", "env.max_steps=200", "discount.gamma=.9")
-    done = rigor_train(*endless, "agent=singlehorizon", *LEARNED, cwd=tmp_path)
+    endless = ("env=tabular", "env.horizon=inf", "env.max_steps=200")
+    discount = ("discount=exponential", "discount.gamma=.9")
+    done = rigor_train(*endless, *discount, "agent=singlehorizon", *LEARNED, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     result = json.loads((only(tmp_path / "out") / "result.json").read_text())
+    assert result["optimum_low"] <= result["optimum_high"]
     assert result["objective_exact"] <= result["optimum_high"] + 1e-9
+    assert result["regret_low"] == pytest.approx(result["optimum_low"] - result["objective_exact"])
 
 
 def test_an_overflowing_utility_is_refused(tmp_path):

@@ -154,7 +154,9 @@ class Problem:
                 q = np.where(np.isnan(ends), q, ends if beta is None else -np.exp(beta * ends))
             best = q.max(axis=0)
             # the lower action of those tied: of two that differ by rounding alone as well
-            actions.append((q >= best - TIE * np.abs(best)).argmax(axis=0).astype(np.int16))
+            # (the entropic values span many orders of magnitude, so that each has its own rounding)
+            slack = TIE * (np.abs(q).max() if beta is None else np.abs(best))
+            actions.append((q >= best - slack).argmax(axis=0).astype(np.int16))
             value = best
         total = float(value[0] @ model.initial)
         return (total if beta is None else float(np.log(-total) / beta)), actions[::-1]
