@@ -58,20 +58,20 @@ def test_the_payoff_is_never_negative():
 def test_decay_and_noise_by_hand():
     # κΔ = .1: s² = 400 (1 − e^{−.2}) / 4
     spec = put()
-    assert spec.decay == pytest.approx(math.exp(-0.1), rel=1e-14)
+    assert spec.decay == pytest.approx(math.exp(-0.1), rel=1e-12)
     assert spec.noise == pytest.approx((100 * (1 - math.exp(-0.2))) ** 0.5, rel=1e-12)
     assert (spec.n_decisions, put(steps=1).n_decisions) == (21, 2)
 
 
 def test_two_short_steps_are_one_long_step():
     long, short = put(steps=10), put(steps=20)
-    assert long.decay == pytest.approx(short.decay**2, rel=1e-14)
+    assert long.decay == pytest.approx(short.decay**2, rel=1e-12)
     assert long.noise**2 == pytest.approx(short.noise**2 * (1 + short.decay**2), rel=1e-12)
 
 
 def test_no_reversion_is_brownian_motion_and_its_limit():
     still = put(kappa=0)
-    assert (still.decay, still.noise) == (1.0, pytest.approx(20 * (1 / 20) ** 0.5, rel=1e-14))
+    assert (still.decay, still.noise) == (1.0, pytest.approx(20 * (1 / 20) ** 0.5, rel=1e-12))
     assert put(kappa=1e-12).noise == pytest.approx(still.noise, rel=1e-10)
 
 

@@ -75,7 +75,7 @@ def test_expect_keeps_the_moments_of_a_step():
     inside = (x > 60.0) & (x < 140.0)
     value = np.stack([np.ones_like(x), x, x**2])[None]
     one, mean, square = model.expect(0, value)[0][:, inside]
-    np.testing.assert_allclose(one, 1.0, rtol=1e-13)
+    np.testing.assert_allclose(one, 1.0, rtol=1e-12)
     np.testing.assert_allclose(mean, 100.0 + (x[inside] - 100.0) * put.decay, rtol=1e-12)
     # with rounding to centres and reading between them, which the noise leaves out beforehand: the
     # first exactly, the second on average over where the mean lies between two centres

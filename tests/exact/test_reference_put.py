@@ -65,7 +65,7 @@ def lost(n: int, k: float, *more: str) -> tuple[float, float]:
 def test_the_consistent_optimum(n, k, objective, undiscounted):
     found = put(n, k)
     assert found["objective_optimal"] == pytest.approx(objective, abs=0.001)
-    assert found["regret"] == pytest.approx(0.0, abs=1e-12)
+    assert found["regret"] == pytest.approx(0.0, abs=1e-9)
     assert found["undiscounted_return"] == pytest.approx(undiscounted, abs=0.03)
 
 
@@ -113,8 +113,8 @@ def test_an_exponential_agent_with_a_frozen_clock_is_consistent(gamma, value):
     consistent, frozen = solved(*one), solved(*one, "variant=time_inconsistent")
     assert frozen["boundary"] == consistent["boundary"]
     # no gap but that of sums in another order
-    assert frozen["objective_exact"] == pytest.approx(consistent["objective_exact"], rel=1e-14)
-    assert frozen["regret"] == pytest.approx(0.0, abs=1e-12)
+    assert frozen["objective_exact"] == pytest.approx(consistent["objective_exact"], rel=1e-12)
+    assert frozen["regret"] == pytest.approx(0.0, abs=1e-9)
     assert frozen["objective_optimal"] == pytest.approx(value, abs=0.001)
 
 

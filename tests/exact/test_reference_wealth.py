@@ -77,7 +77,7 @@ def chances(found: Solved) -> list[float]:
 def test_the_mean(periods, late, discount, objective, utility, expected, close):
     found = wealth(periods, late, discount)
     assert found.numbers["objective_optimal"] == pytest.approx(objective, abs=0.05)
-    assert found.numbers["regret"] == pytest.approx(0.0, abs=1e-9)
+    assert found.numbers["regret"] == pytest.approx(0.0, abs=1e-9 * objective)
     assert found.numbers["expected_utility"] == pytest.approx(utility, abs=1)
     assert chances(found) == pytest.approx(expected, abs=close)
 
@@ -121,7 +121,7 @@ def test_the_mean_with_the_scaling_of_the_published_tables(late, discount, utili
 def test_cvar(periods, late, scaling, discount, value, nothing):
     found = wealth(periods, late, discount, f"env.scaling={scaling}", *RISKS["cvar"])
     assert found.numbers["objective_optimal"] == pytest.approx(value, abs=0.3)
-    assert found.numbers["regret"] == pytest.approx(0.0, abs=1e-9)
+    assert found.numbers["regret"] == pytest.approx(0.0, abs=1e-9 * value)
     assert found.numbers["search_gap"] == 0.0
     early = 1.0 if discount == "1" else 1.0 / (1.0 + 0.05 * (periods // 2))
     assert found.numbers["initial_stock"] == pytest.approx(-1000.0 * early, rel=1e-12)
@@ -188,8 +188,8 @@ def test_two_goals_see_only_the_ratio_of_their_discounts(risk):
     late = ("env.late_utility=2000", *risk)
     one = solved(*late, *DISCOUNTS["k"])
     two = solved(*late, "discount=exponential", f"discount.gamma={gamma}")
-    assert chances(two) == pytest.approx(chances(one), abs=1e-12)
-    np.testing.assert_allclose(two.outcome.probabilities, one.outcome.probabilities, atol=1e-12)
+    assert chances(two) == pytest.approx(chances(one), abs=1e-9)
+    np.testing.assert_allclose(two.outcome.probabilities, one.outcome.probabilities, atol=1e-9)
     model, factors = one.policy.model, 1.0 / (1.0 + 0.05 * np.arange(11))
     value = np.zeros((1, model.n_points))  # of going on, by the mean
     for t in reversed(range(11)):

@@ -114,10 +114,10 @@ def test_f_and_value_agree_between_numpy_and_torch(utility: Utility) -> None:
     stock = np.array([0.0, 0.4, -0.4, 0.0, 3.0, -3.0])
     mass = np.array([1.0, 0.5, 0.5, 0.0, 0.0, 1e-9])
     tensors = [torch.from_numpy(array) for array in (stock, mass, z)]
-    np.testing.assert_allclose(utility.f(tensors[2]).numpy(), utility.f(z), rtol=1e-14)
+    np.testing.assert_allclose(utility.f(tensors[2]).numpy(), utility.f(z), rtol=1e-12)
     value = utility.value(*tensors)
     assert value.dtype == torch.float64
-    np.testing.assert_allclose(value.numpy(), utility.value(stock, mass, z), rtol=1e-13)
+    np.testing.assert_allclose(value.numpy(), utility.value(stock, mass, z), rtol=1e-12)
 
 
 # value
@@ -142,7 +142,7 @@ def test_value_is_exact_at_every_mass(utility: Utility, mass: float) -> None:
         z = rng.normal(size=(1, 3, 5))
         value = utility.value(np.array([stock]), np.array([mass]), z)[0]
         exact = [exact_value(utility, stock, mass, z[0, a]) for a in range(3)]
-        np.testing.assert_allclose(value, exact, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(value, exact, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("mass", [1.0, 1e-3, 1e-12, 1e-150, 1e-250, 1e-300])
@@ -163,7 +163,7 @@ def test_entropic_value_neither_overflows_nor_sees_the_stock() -> None:
     z = np.array([[[-1.0, 1.0], [0.0, 0.0]]])
     for stock in (0.0, 1e6, -1e6):
         value = Entropic(-1000.0).value(np.array([stock]), np.ones(1), z)
-        np.testing.assert_allclose(value, [[-1.0 + math.log(2) / 1000, 0.0]], rtol=1e-14)
+        np.testing.assert_allclose(value, [[-1.0 + math.log(2) / 1000, 0.0]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
@@ -174,7 +174,7 @@ def test_value_at_mass_0_is_the_limit(utility: Utility) -> None:
     with np.errstate(all="raise"):
         value = utility.value(stock, np.zeros(3), z)
     if not utility.needs_stock:
-        np.testing.assert_allclose(value, z.mean(-1), rtol=1e-13)
+        np.testing.assert_allclose(value, z.mean(-1), rtol=1e-12)
         return
     step = 1e-6
     slope = (utility.f(stock + step) - utility.f(stock - step)) / (2 * step)
