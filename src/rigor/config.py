@@ -149,6 +149,8 @@ class Train:
     replay_capacity: transitions kept. epsilon_start, epsilon_end: exploration, and
     epsilon_fraction: where it ends. log_every: fraction between rows of metrics.csv.
     checkpoint_every: agent steps between checkpoints (never more than a tenth of the schedule).
+    precision: of the network below its head in updates, `fp32` or `bf16` (faster, other numbers).
+    graph: whether a GPU records its work and replays it, which changes no number.
     """
 
     steps: int = MISSING
@@ -169,6 +171,8 @@ class Train:
     epsilon_fraction: float = MISSING
     log_every: float = MISSING
     checkpoint_every: int = MISSING
+    precision: str = MISSING
+    graph: bool = MISSING
 
     def __post_init__(self) -> None:
         for key in (
@@ -190,6 +194,7 @@ class Train:
         if not 0 <= self.huber < math.inf:
             raise ValueError(f"train.huber={self.huber}: must be 0 (plain quantile loss) or more")
         _one_of("train.reduction", self.reduction, ("qr_dqn", "sum", "mean"))
+        _one_of("train.precision", self.precision, ("fp32", "bf16"))
         if self.replay_capacity < self.batch_size:
             raise ValueError(
                 f"train.replay_capacity={self.replay_capacity}: smaller than "

@@ -41,6 +41,7 @@ def main() -> None:
     # before torch is imported: a run is one thread, and idle ones must not spin
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # Hydra then raises what it would otherwise print in its own way and exit 1 for
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     sys.path.append(os.getcwd())  # where a user's own discounts and problems are

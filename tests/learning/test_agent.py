@@ -9,6 +9,7 @@ from rigor.learning import checkpoint
 from rigor.learning.agent import Agent
 from rigor.learning.networks import QuantileNetwork
 from rigor.learning.replay import Batch
+from rigor.maths import quantile
 
 CPU = torch.device("cpu")
 
@@ -258,6 +259,49 @@ def test_update_lowers_the_loss_and_leaves_the_target_network(compose):
         last = agent.update(batch).item()
     assert last < 0.5 * first
     assert all(map(torch.equal, before, agent.target.parameters()))
+
+
+def refused(*shape):
+    raise RuntimeError("no compiler here\nand much more")
+
+
+@pytest.mark.parametrize(("compiler", "lines"), [(lambda: quantile.meet, 1), (lambda: refused, 2)])
+def test_a_long_run_compiles_its_loss_and_goes_on_without_a_compiler(
+    compose, monkeypatch, compiler, lines
+):
+    monkeypatch.setattr(quantile, "meet_compiled", compiler)
+    batch, losses = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0]), []
+    for steps in (1000, 10**12):
+        notes = []
+        agent = make_agent(compose, f"train.steps={steps}")
+        agent.compile_loss(notes.append)
+        losses.append(agent.update(batch).item())
+        assert len(notes) == (0 if steps == 1000 else lines)
+    assert losses[0] == losses[1]
+    assert lines == 1 or "not compiled (no compiler here);" in notes[1]
+
+
+def test_half_precision_is_near_and_leaves_the_parameters_single(compose):
+    single, half = (
+        make_agent(compose, "agent=multihorizon", f"train.precision={precision}")
+        for precision in ("fp32", "bf16")
+    )
+    batch = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0])
+    there, here = (agent.update(batch).item() for agent in (single, half))
+    assert here == pytest.approx(there, rel=0.02)
+    assert here != there
+    assert {one.dtype for one in half.online.parameters()} == {torch.float32}
+    # acting stays single
+    asked = batch.observation, batch.t, batch.stock
+    half.load(single.state())
+    np.testing.assert_array_equal(half.greedy(*asked), single.greedy(*asked))
+
+
+def test_losses_add_up_until_they_are_told(compose):
+    agent = make_agent(compose)
+    batch = batch_of(t=[0, 1], reward=[1.0, 2.0])
+    losses = [agent.update(batch).item() for _ in range(3)]
+    assert agent.loss_sum.item() == pytest.approx(sum(losses), rel=1e-12)
 
 
 def test_target_network_starts_as_a_copy_and_moves_by_its_share(compose):

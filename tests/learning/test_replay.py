@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -12,7 +13,9 @@ from scripted import Episode, ScriptedEnv
 from rigor.errors import UserError
 from rigor.learning import replay as module
 from rigor.learning.checkpoint import KEEP, CorruptCheckpoint
-from rigor.learning.replay import Layout, Replay, ReplayFile, refuse_oversized, rows_for
+from rigor.learning.replay import Layout, Replay, ReplayFile, place_frames, rows_for
+
+CPU = torch.device("cpu")
 
 SCRIPTS = [
     [
@@ -56,6 +59,15 @@ def record(env, replay, n_rows):
     return rows
 
 
+def sample(replay, n, seed):
+    """Draw a batch whose observations are arrays."""
+    batch = replay.sample(n, np.random.default_rng(seed))
+    batch.observation, batch.observation_next = (
+        one.numpy() for one in (batch.observation, batch.observation_next)
+    )
+    return batch
+
+
 def assert_batch_is_what_was_seen(batch, rows, stack):
     """Match every sampled transition with the recorded one of the same newest frame."""
     newest = (lambda o: bytes(o[-1])) if stack > 1 else bytes
@@ -84,7 +96,7 @@ def test_batches_hold_what_the_environment_showed_at_every_boundary(stack, n_row
     replay = Replay(60 * env.n_envs - env.n_envs, layout_of(env))
     assert replay.n_rows == 60
     rows = record(env, replay, n_rows)
-    batch = replay.sample(1500, np.random.default_rng(1))
+    batch = sample(replay, 1500, 1)
     assert batch.observation.shape == (1500, *env.observation_shape)
     assert batch.observation.dtype == env.observation_dtype
     assert [batch.t.dtype, batch.action.dtype] == [np.int64, np.int64]
@@ -116,7 +128,7 @@ def test_next_of_a_truncated_transition_is_the_final_observation():
     env = ScriptedEnv([[Episode((1.0, 2.0, 3.0), truncated=True)]], stack=4)
     replay = Replay(100, layout_of(env))
     rows = record(env, replay, 9)  # steps 0, 1, 2, an autoreset, 0, 1, 2, ...
-    batch = replay.sample(200, np.random.default_rng(0))
+    batch = sample(replay, 200, 0)
     last = batch.t == 2
     assert last.any()
     assert not batch.terminated.any()
@@ -133,7 +145,7 @@ def test_draws_are_uniform_over_transitions():
     replay = Replay(60, layout_of(env))
     record(env, replay, 50)
     n = 20_000
-    batch = replay.sample(n, np.random.default_rng(3))
+    batch = sample(replay, n, 3)
     _, counts = np.unique(batch.observation, axis=0, return_counts=True)
     columns = replay.columns
     newest = (replay.added - 1) % replay.n_rows
@@ -145,7 +157,7 @@ def test_same_generator_same_batch():
     env = ScriptedEnv(SCRIPTS, 2)
     replay = Replay(60, layout_of(env))
     record(env, replay, 50)
-    first, second = (replay.sample(32, np.random.default_rng(5)) for _ in range(2))
+    first, second = (sample(replay, 32, 5) for _ in range(2))
     for name, value in vars(first).items():
         np.testing.assert_array_equal(value, getattr(second, name))
 
@@ -166,19 +178,19 @@ def test_row_bytes_is_one_frame_and_the_scalars_of_every_copy():
 
 def test_oversized_replay_is_refused_with_a_capacity_that_fits():
     layout = Layout(8, (84, 84), np.dtype(np.uint8), 4)
-    refuse_oversized(100_000, 10**7, layout, free=10**9)
-    refuse_oversized(10**9, 50_000, layout, free=10**9)  # a short run never fills it
+    place_frames(100_000, 10**7, layout, CPU, free=10**9)
+    place_frames(10**9, 50_000, layout, CPU, free=10**9)  # a short run never fills it
     with pytest.raises(UserError, match=r"^train.replay_capacity=1000000: needs 7\.09 GB") as error:
-        refuse_oversized(10**6, 10**7, layout, free=10**9)
+        place_frames(10**6, 10**7, layout, CPU, free=10**9)
     fits = int(re.search(r"train\.replay_capacity=(\d+) fits", str(error.value))[1])
-    refuse_oversized(fits, 10**7, layout, free=10**9)
+    place_frames(fits, 10**7, layout, CPU, free=10**9)
     with pytest.raises(UserError):
-        refuse_oversized(fits + 8, 10**7, layout, free=10**9)
+        place_frames(fits + 8, 10**7, layout, CPU, free=10**9)
 
 
 def test_oversized_replay_asks_the_system_when_not_told():
     with pytest.raises(UserError, match="GB are free"):
-        refuse_oversized(10**12, 10**13, Layout(1, (84, 84), np.dtype(np.uint8), 4))
+        place_frames(10**12, 10**13, Layout(1, (84, 84), np.dtype(np.uint8), 4), CPU)
 
 
 def copy_of(replay):
@@ -288,7 +300,7 @@ def test_breakout_stacks_are_rebuilt_from_single_frames(life_loss):
     steps = [row[1] for row in rows]
     assert any((s.episode_end & ~s.terminated).any() for s in steps)
     assert any(s.terminated.any() for s in steps)
-    batch = replay.sample(3000, np.random.default_rng(0))
+    batch = sample(replay, 3000, 0)
     # frames repeat in a game, so rows are told apart by the stock, which is random here
     place = {stock[i]: (row, i) for row, (*_, stock, _) in enumerate(rows) for i in range(2)}
     found = set()

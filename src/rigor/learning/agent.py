@@ -8,6 +8,8 @@ weights follow the episode's clock or stay at t = 0.
 """
 
 import functools
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,15 @@ from torch import Tensor
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
-from rigor.learning.networks import QuantileNetwork, build_network
+from rigor.learning.networks import QuantileNetwork, as_input, build_network
+from rigor.learning.recorded import Recorded, cuda_graph, upload
 from rigor.learning.replay import Batch
 from rigor.maths import objective, outer, quantile, stock
 from rigor.maths.utility import Mean
+
+# Pairs of a prediction and a target in a whole run from which a compiled loss pays: it saves half a
+# nanosecond a pair, and compiling takes half a minute on a machine that has not done it before.
+COMPILE_FROM = 1e11
 
 
 class Agent:
@@ -68,14 +75,42 @@ class Agent:
             for _ in range(2)
         )
         self.target.load_state_dict(self.online.state_dict())
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # of all updates
+        self._pairs: quantile.Pairs | None = None
+        recorder = cuda_graph if device.type == "cuda" and config.train.graph else None
+        self._learn = Recorded(self._learn_from, device, recorder)
+        self._decide = Recorded(self._decide_at, device, recorder)
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Adam:
         """Adam, made when it is first needed: it imports torch's compiler, which takes a second."""
-        train = self.config.train
+        train, on_gpu = self.config.train, self.device.type == "cuda"
+        # a recording reads the rate where it lies, so there it must lie on the device
+        rate = torch.tensor(train.learning_rate, device=self.device) if on_gpu else None
         return torch.optim.Adam(
-            self.online.parameters(), lr=train.learning_rate, eps=train.adam_eps, fused=True
+            self.online.parameters(),
+            lr=train.learning_rate if rate is None else rate,
+            eps=train.adam_eps,
+            fused=True,
+            capturable=on_gpu,
         )
+
+    def compile_loss(self, note: Callable[[str], None]) -> None:
+        """Compile the loss if the run is long enough to earn it and the machine has a compiler."""
+        train, (_, n_horizons, n) = self.config.train, self.online.shape
+        pairs = train.schedule_steps / train.update_every * train.batch_size * n_horizons * n * n
+        if pairs < COMPILE_FROM:
+            return
+        note("compiling the loss: seconds, half a minute the first time on a machine")
+        compiled = quantile.meet_compiled()
+        example = torch.zeros(train.batch_size * n_horizons, n, device=self.device)
+        try:
+            compiled(example, example, self.levels, train.huber)
+        except Exception as error:  # whatever a missing or broken compiler raises
+            reason = str(error).strip().partition("\n")[0]
+            note(f"the loss is not compiled ({reason}); the run goes on, a little slower")
+            return
+        self._pairs = compiled
 
     def act(
         self,
@@ -98,12 +133,9 @@ class Agent:
             actions[~explores] = self.greedy(observation, t, stock)[~explores]
         return actions
 
-    @torch.no_grad()
     def greedy(self, observation: np.ndarray, t: np.ndarray, stock: np.ndarray) -> np.ndarray:
         """Return the actions of largest Q, int64 [E], by the online network."""
-        clock, total = self._tensor(t), self._tensor(stock)
-        hidden = self.online.hidden(self._tensor(observation), clock, total)
-        return self._choose(self.online, hidden, clock, total).cpu().numpy()
+        return self._decide(observation, t, stock).cpu().numpy()
 
     def next_stock(self, total: np.ndarray, t: np.ndarray, reward: np.ndarray) -> np.ndarray:
         """Return S_{t+1} = S_t + mass(t) r, float64 [B]; reward is raw."""
@@ -112,51 +144,99 @@ class Agent:
     def set_learning_rate(self, rate: float) -> None:
         """Set the optimiser's step size."""
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     def update(self, batch: Batch) -> Tensor:
-        """Take one gradient step on a batch; return the loss, a scalar on the device."""
-        loss = self.loss(batch)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
+        """Take one gradient step on a batch and return its loss, good until the next update.
+
+        The loss, a scalar on the device, is also added to `loss_sum`; nothing waits for a GPU.
+        """
+        loss = self._learn(*self._arguments(batch))
         self.online.forget_means()
-        return loss.detach()
+        return loss
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the quantile Huber loss of a batch against the target network's quantiles."""
-        observation, t = self._tensor(batch.observation), self._tensor(batch.t)
-        targets = self.targets(batch)  # [B, M, N]
-        hidden = self.online.hidden(observation, t, self._tensor(batch.stock))  # [B, H]
-        taken = self.online.of_actions(hidden, self._tensor(batch.action))  # [B, M, N]
-        train = self.config.train
-        return quantile.quantile_huber_loss(
-            taken, targets, self.levels, train.huber, train.reduction
-        )
+        return self._loss(*self._uploaded(batch))
 
-    @torch.no_grad()
     def targets(self, batch: Batch) -> Tensor:
         """Return r + (1 − terminated) backup_i(t) ξ⁻_ij(s′, t+1, S′, a′), float32 [B, M, N].
 
         Truncated transitions are not terminated and bootstrap (erratum E22).
         """
-        t, t_next = self._tensor(batch.t), self._tensor(batch.t + 1)
-        stock_next = self._tensor(self.next_stock(batch.stock, batch.t, batch.reward))
-        after = (self._tensor(batch.observation_next), t_next, stock_next)
-        lagged = self.target.hidden(*after)  # [B, H]
+        _, observation_next, numbers, indices = self._uploaded(batch)
+        return self._targets(as_input(observation_next), numbers, indices)
+
+    def _arguments(self, batch: Batch) -> tuple[Tensor | np.ndarray, ...]:
+        """Return both observations; S_t, S_{t+1}, learned r, alive [4, B]; t, action [2, B]."""
+        numbers = np.stack(
+            [
+                batch.stock,
+                self.next_stock(batch.stock, batch.t, batch.reward),
+                self.learned_reward(batch.reward),
+                ~batch.terminated,
+            ]
+        )  # float64: one copy to the device for all
+        indices = np.stack([batch.t, batch.action])
+        return batch.observation, batch.observation_next, numbers, indices
+
+    def _uploaded(self, batch: Batch) -> list[Tensor]:
+        return [upload(torch.as_tensor(one), self.device) for one in self._arguments(batch)]
+
+    def _learn_from(self, *arguments: Tensor) -> Tensor:
+        """Take the gradient step; nothing but kernels of the device, so it can be recorded."""
+        loss = self._loss(*arguments)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        loss = loss.detach()
+        self.loss_sum += loss
+        return loss
+
+    def _loss(
+        self, observation: Tensor, observation_next: Tensor, numbers: Tensor, indices: Tensor
+    ) -> Tensor:
+        targets = self._targets(as_input(observation_next), numbers, indices)  # [B, M, N]
+        t, action = indices
+        hidden = self._hidden(self.online, as_input(observation), t, numbers[0])  # [B, H]
+        taken = self.online.of_actions(hidden, action)  # [B, M, N]
+        train = self.config.train
+        return quantile.quantile_huber_loss(
+            taken, targets, self.levels, train.huber, train.reduction, self._pairs
+        )
+
+    @torch.no_grad()
+    def _targets(self, observation_next: Tensor, numbers: Tensor, indices: Tensor) -> Tensor:
+        (_, stock_next, reward, alive), (t, _) = numbers, indices
+        after = observation_next, t + 1, stock_next
+        lagged = self._hidden(self.target, *after)  # [B, H]
         chooser, hidden = self.target, lagged
         if self.config.agent.double == "online":
-            chooser, hidden = self.online, self.online.hidden(*after)
+            chooser, hidden = self.online, self._hidden(self.online, *after)
         if self.config.agent.bootstrap == "per_head":
             action = chooser.means(hidden)[..., 0].argmax(1)  # [B, M]
             index = action[:, None, :, None].expand(-1, 1, -1, self.target.shape[2])
             quantiles = self.target.quantiles(lagged).gather(1, index).squeeze(1)  # [B, M, N]
         else:
-            action = self._choose(chooser, hidden, t_next, stock_next)  # [B]
+            action = self._choose(chooser, hidden, t + 1, stock_next)  # [B]
             quantiles = self.target.of_actions(lagged, action)  # [B, M, N]
-        reward = self._tensor(self.learned_reward(batch.reward)).float()[:, None, None]
-        alive = self._tensor(~batch.terminated).float()[:, None, None]
-        return reward + alive * self._backup[t][:, :, None] * quantiles
+        backup = alive.float()[:, None] * self._backup[t]  # [B, M]
+        return reward.float()[:, None, None] + backup[:, :, None] * quantiles
+
+    def _hidden(self, network: QuantileNetwork, *inputs: Tensor) -> Tensor:
+        """Return the head's input [B, H] for an update; the trunk may run in half the precision."""
+        half = self.config.train.precision == "bf16"
+        # a cache of converted weights would outlive the weights in a recording
+        with (
+            torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+            if half
+            else nullcontext()
+        ):
+            hidden = network.hidden(*inputs)
+        return hidden.to(network.head.weight.dtype)
 
     @torch.no_grad()
     def smooth_target(self) -> None:
@@ -176,7 +256,7 @@ class Agent:
         """
         grid = torch.from_numpy(stock.grid(*self.stock_range(), self.config.outer.points))  # [G]
         grid = grid.to(self.device)
-        features = self.online.encode(self._tensor(observations))  # [K, F]
+        features = self.online.encode(upload(torch.from_numpy(observations), self.device))  # [K, F]
         zeros = torch.zeros(len(features), dtype=torch.int64, device=self.device)
         outcomes = torch.stack(
             [
@@ -221,7 +301,8 @@ class Agent:
         return {
             "online": self.online.state_dict(),
             "target": self.target.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "moments": self.optimizer.state_dict()["state"],
+            "loss_sum": self.loss_sum,
             "initial_stock": self.initial_stock,
             "reward_bound": self.reward_bound,
         }
@@ -232,10 +313,11 @@ class Agent:
         self.target.load_state_dict(state["target"])
         self.online.forget_means()
         self.target.forget_means()
-        optimizer = dict(state["optimizer"])
-        # JSON turned the parameters' numbers into strings
-        optimizer["state"] = {int(key): value for key, value in optimizer["state"].items()}
-        self.optimizer.load_state_dict(optimizer)
+        self.loss_sum.copy_(state["loss_sum"])
+        # JSON turned the parameters' numbers into strings; rate and epsilon are the config's
+        moments = {int(key): value for key, value in state["moments"].items()}
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
         # Fused Adam walks parameters and moments side by side in memory: a convolution's moments
         # must lie in its own layout (channels last), which a file does not keep.
         for parameter, moments in self.optimizer.state.items():
@@ -244,6 +326,11 @@ class Agent:
                     moments[name] = torch.empty_like(parameter).copy_(value)
         self.initial_stock = state["initial_stock"]
         self.reward_bound = state["reward_bound"]
+
+    @torch.no_grad()
+    def _decide_at(self, observation: Tensor, t: Tensor, total: Tensor) -> Tensor:
+        hidden = self.online.hidden(observation, t, total)
+        return self._choose(self.online, hidden, t, total)
 
     def _choose(self, network: QuantileNetwork, hidden: Tensor, t: Tensor, total: Tensor) -> Tensor:
         """Return a network's greedy action [B] at its hidden layer [B, H], t [B] and S_t [B]."""
@@ -260,6 +347,3 @@ class Agent:
     def _outcome(self, quantiles: Tensor, t: Tensor) -> Tensor:
         """Return Z = Σ_i w_{i,t} ξ_ij, [B, A, N]."""
         return objective.outcome(quantiles, self._weights[t])
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self.device, non_blocking=True)

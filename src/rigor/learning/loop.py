@@ -13,7 +13,7 @@ from rigor.envs.vector import VectorEnv
 from rigor.errors import Stopped, UserError
 from rigor.learning import checkpoint, evaluate
 from rigor.learning.agent import Agent
-from rigor.learning.replay import Layout, Replay, ReplayFile, refuse_oversized
+from rigor.learning.replay import Layout, Replay, ReplayFile, place_frames
 from rigor.learning.schedule import Linear, crossings, every
 from rigor.tracking.disk import disk_errors
 from rigor.tracking.metrics import MetricsFile
@@ -50,10 +50,12 @@ STREAMS = ("network", "environment", "exploration", "replay", "evaluation", "fin
 class State:
     """Where a run stands: counters, clocks, stocks and sums of the E environments.
 
-    steps: agent steps; told: those that the metrics have been told about.
+    steps: agent steps; learned: those whose updates are done; told: those that the metrics have
+    been told about.
     t: int64 [E]. stock, stock_start: float64 [E].
     score, length: of the running episodes, [E]. starts: initial observations [K, *shape].
-    ended: (score, length) of the episodes since the last row of metrics. loss_sum: over loss_count.
+    ended: (score, length) of the episodes since the last row of metrics. updates_told: updates
+    before that row.
     """
 
     observation: np.ndarray
@@ -66,11 +68,11 @@ class State:
     steps: int = 0
     episodes: int = 0
     updates: int = 0
+    updates_told: int = 0
+    learned: int = 0
     told: int = 0
     seconds: float = 0.0
     ended: list[tuple[float, int]] = field(default_factory=list)
-    loss_sum: float = 0.0
-    loss_count: int = 0
 
 
 class Training:
@@ -93,8 +95,8 @@ class Training:
             frame_dtype=env.observation_dtype,
             stack=env.frame_stack,
         )
-        refuse_oversized(train.replay_capacity, train.steps, layout)
-        self.replay = Replay(train.replay_capacity, layout)
+        place = place_frames(train.replay_capacity, train.steps, layout, device)
+        self.replay = Replay(train.replay_capacity, layout, place)
         self.checkpoint_every = min(train.checkpoint_every, every(0.1, train.schedule_steps))
         # A row counts E steps less its autoresets: a quarter of the rows is room for episodes of
         # four steps, and `train` saves early where they are shorter.
@@ -249,6 +251,7 @@ def train(
     target_every = min(spec.target_every, every(0.01, schedule))
     log_every = every(spec.log_every, schedule)
     evaluate_every = every(config.evaluate.every, schedule)
+    agent.compile_loss(progress.note)
     clock = time.perf_counter() - state.seconds
     while True:
         # tell: before the next step, so that a stop during an evaluation resumes with it
@@ -263,7 +266,8 @@ def train(
                     raise
             metrics.append(row)
             sink(row)
-            state.ended, state.loss_sum, state.loss_count = [], 0.0, 0
+            state.ended, state.updates_told = [], state.updates
+            agent.loss_sum.zero_()
         due = crossings(state.told, state.steps, training.checkpoint_every) > 0
         state.told = state.steps
         # save
@@ -276,10 +280,23 @@ def train(
         if ends:
             return
         # act
-        before = state.steps
         actions = agent.act(
-            state.observation, state.t, state.stock, epsilon(before), training.exploration
+            state.observation, state.t, state.stock, epsilon(state.steps), training.exploration
         )
+        # learn: from what is stored, so that a GPU works while the emulator plays
+        if state.steps >= learning_starts:
+            agent.set_learning_rate(learning_rate(state.steps))
+            for _ in range(crossings(state.learned, state.steps, spec.update_every)):
+                batch = replay.sample(spec.batch_size, training.sampling)
+                agent.relabel(batch, training.sampling)
+                agent.update(batch)
+                state.updates += 1
+                if agent.utility.needs_stock and state.updates % config.outer.every == 0:
+                    training.choose_initial_stock(state, progress.note)
+            for _ in range(crossings(state.learned, state.steps, target_every)):
+                agent.smooth_target()
+        state.learned = state.steps
+        # step
         step = env.step(actions)
         counts = ~step.dummy
         replay.add(
@@ -309,19 +326,6 @@ def train(
             if step.dummy.any():
                 starts = np.concatenate([state.starts, step.observation[step.dummy]])
                 state.starts = starts[-config.outer.batch :]
-        # learn
-        if state.steps >= learning_starts:
-            agent.set_learning_rate(learning_rate(state.steps))
-            for _ in range(crossings(before, state.steps, spec.update_every)):
-                batch = replay.sample(spec.batch_size, training.sampling)
-                agent.relabel(batch, training.sampling)
-                state.loss_sum += agent.update(batch).item()
-                state.loss_count += 1
-                state.updates += 1
-                if agent.utility.needs_stock and state.updates % config.outer.every == 0:
-                    training.choose_initial_stock(state, progress.note)
-            for _ in range(crossings(before, state.steps, target_every)):
-                agent.smooth_target()
         state.seconds = time.perf_counter() - clock
         progress.update(state.steps, _shown(state))
 
@@ -337,8 +341,8 @@ def _row(training: Training, state: State, epsilon: float) -> dict[str, Any]:
         "seconds": round(state.seconds, 3),
         "steps_per_second": round(state.steps / state.seconds, 2),
     }
-    if state.loss_count:
-        row["loss"] = state.loss_sum / state.loss_count
+    if state.updates > state.updates_told:
+        row["loss"] = training.agent.loss_sum.item() / (state.updates - state.updates_told)
     if state.ended:
         row["train_score"] = float(np.mean([score for score, _ in state.ended]))
         row["train_length"] = float(np.mean([length for _, length in state.ended]))

@@ -13,24 +13,28 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import torch
+from torch import Tensor
 
 from rigor.errors import UserError
 from rigor.learning.checkpoint import CorruptCheckpoint
 
 Columns = dict[str, np.ndarray]
 
+_CHUNK = 2048  # rows that go between a GPU and the file at a time
+
 
 @dataclass
 class Batch:
     """Transitions. Observations carry their stacks; rewards are raw.
 
-    observation, observation_next: [B, *shape]. t: int64 [B], agent steps since the reset.
-    stock: S_t, float64 [B]. stock_start: S_0 of the episode, float64 [B]. action: int64 [B].
-    reward: float64 [B]. terminated: bool [B].
+    observation, observation_next: [B, *shape], where the replay's frames are. The rest is numpy.
+    t: int64 [B], agent steps since the reset. stock: S_t, float64 [B]. stock_start: S_0 of the
+    episode, float64 [B]. action: int64 [B]. reward: float64 [B]. terminated: bool [B].
     """
 
-    observation: np.ndarray
-    observation_next: np.ndarray
+    observation: Tensor
+    observation_next: Tensor
     t: np.ndarray
     stock: np.ndarray
     stock_start: np.ndarray
@@ -78,16 +82,25 @@ def rows_for(capacity: int, layout: Layout) -> int:
     return -(-capacity // layout.n_envs) + 1
 
 
-def refuse_oversized(capacity: int, steps: int, layout: Layout, free: int | None = None) -> None:
-    """Refuse a replay that memory cannot hold, before it is allocated.
+def place_frames(
+    capacity: int, steps: int, layout: Layout, device: torch.device, free: int | None = None
+) -> torch.device:
+    """Return where the frames go: to the GPU where they fit, else to the machine's memory.
 
     Args:
       capacity: transitions. steps: agent steps of the run, beyond which a ring is not filled.
-      layout: of a row. free: bytes at hand; asks the system when None.
+      layout: of a row. device: where the networks live.
+      free: bytes of the machine's memory at hand; asks the system when None.
 
     Raises:
-      UserError: naming what it needs, what there is and the largest capacity that fits.
+      UserError: neither holds them; nothing has been allocated. Names what is needed, what there
+        is and the largest capacity that fits.
     """
+    if device.type == "cuda":
+        frames = rows_for(capacity, layout) * layout.columns()["frame"].itemsize
+        # half is left to the networks, and to other runs that share the GPU
+        if frames < 0.5 * torch.cuda.mem_get_info(device)[0]:
+            return device
     free = _free_memory() if free is None else free
     needed = rows_for(min(capacity, steps), layout) * layout.row_bytes()
     if needed > 0.9 * free:
@@ -96,6 +109,7 @@ def refuse_oversized(capacity: int, steps: int, layout: Layout, free: int | None
             f"train.replay_capacity={capacity}: needs {needed / 1e9:.2f} GB of memory and "
             f"{free / 1e9:.2f} GB are free; train.replay_capacity={fits} fits"
         )
+    return torch.device("cpu")
 
 
 def _free_memory() -> int:
@@ -117,25 +131,36 @@ class Replay:
     Args:
       capacity: transitions kept (rounded up to whole rows).
       layout: of a row.
+      device: where the frames are; the other columns are the machine's.
     """
 
-    def __init__(self, capacity: int, layout: Layout) -> None:
+    def __init__(self, capacity: int, layout: Layout, device: torch.device | str = "cpu") -> None:
         self.layout = layout
         self.n_rows = rows_for(capacity, layout)
         self.added = 0
-        # np.zeros takes pages from the system as they are written: a short run stays small
+        columns = layout.columns()
+        frame = columns.pop("frame")
+        self._nowhere = self.n_rows * layout.n_envs  # the place of a frame that is always zero
+        shape = (self._nowhere + 1, *layout.frame_shape)
+        # [rows * E + 1, *frame]: one flat gather serves every environment. np.zeros takes pages
+        # from the system as they are written: a short run stays small.
+        if torch.device(device).type == "cpu":
+            self.frames = torch.from_numpy(np.zeros(shape, frame.base))
+        else:
+            kind = torch.from_numpy(np.empty(0, frame.base)).dtype
+            self.frames = torch.zeros(shape, dtype=kind, device=device)
         self.columns: Columns = {
             name: np.zeros((self.n_rows, *dtype.shape), dtype.base)
-            for name, dtype in layout.columns().items()
+            for name, dtype in columns.items()
         }
-        # [rows * E, *frame]: one flat gather serves every environment
-        self._frames = self.columns["frame"].reshape(-1, *layout.frame_shape)
+        if self.frames.device.type == "cpu":
+            self.columns["frame"] = self.frames[:-1].numpy().reshape(self.n_rows, *frame.shape)
 
     def add(self, observation: np.ndarray, **columns: np.ndarray) -> None:
         """Write one row: observations [E, *shape] and the other columns [E] of `Layout.columns`."""
         row = self.added % self.n_rows
         frame = observation[:, -1] if self.layout.stack > 1 else observation
-        self.columns["frame"][row] = frame
+        self.put("frame", row, frame[None])
         for name, values in columns.items():
             self.columns[name][row] = values
         self.added += 1
@@ -162,24 +187,40 @@ class Replay:
         scalars["action"] = scalars["action"].astype(np.int64)
         return Batch(observation, observation_next, **scalars)
 
+    def rows(self, name: str, start: int, n: int) -> np.ndarray:
+        """Return n rows of a column: the machine's own memory, or a copy of a GPU's."""
+        if name in self.columns:
+            return self.columns[name][start : start + n]
+        n_envs = self.layout.n_envs
+        frames = self.frames[start * n_envs : (start + n) * n_envs]
+        return frames.cpu().numpy().reshape(n, n_envs, *self.layout.frame_shape)
+
+    def put(self, name: str, start: int, values: np.ndarray) -> None:
+        """Write n rows [n, E, ...] of a column from row `start` on."""
+        if name in self.columns:
+            self.columns[name][start : start + len(values)] = values
+            return
+        n_envs = self.layout.n_envs
+        frames = torch.from_numpy(np.ascontiguousarray(values)).flatten(0, 1)
+        self.frames[start * n_envs : (start + len(values)) * n_envs].copy_(
+            frames.pin_memory(), non_blocking=True
+        )
+
     def _draw(self, n: int, rng: np.random.Generator, first: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw n places in rows [first, newest) and environments."""
         return rng.integers(first, self.added - 1, n), rng.integers(0, self.layout.n_envs, n)
 
-    def _gather(
-        self, rows: np.ndarray, envs: np.ndarray, t: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _gather(self, rows: np.ndarray, envs: np.ndarray, t: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return the stacks at rows and at rows + 1; frames before the reset are zero."""
         stack, n_envs = self.layout.stack, self.layout.n_envs
-        offsets = np.arange(-stack + 1, 2)
-        flat = ((rows[:, None] + offsets) % self.n_rows) * n_envs + envs[:, None]
-        frames = self._frames[flat]
+        ages = np.arange(stack - 1, -2, -1)  # steps back, of each frame of both stacks
+        places = ((rows[:, None] - ages) % self.n_rows) * n_envs + envs[:, None]  # [B, stack + 1]
+        # the frame `age` steps back exists from t = age on, in this stack and in the next alike
+        places[ages > t[:, None]] = self._nowhere
+        index = torch.from_numpy(places.ravel()).to(self.frames.device, non_blocking=True)
+        frames = self.frames.index_select(0, index).unflatten(0, places.shape)
         if stack == 1:
             return frames[:, 0], frames[:, 1]
-        # the frame `age` steps back exists from t = age on, in this stack and in the next alike
-        early = np.flatnonzero(t < stack - 1)
-        for i in early:
-            frames[i, : stack - 1 - t[i]] = 0
         return frames[:, :-1], frames[:, 1:]
 
 
@@ -203,10 +244,10 @@ class ReplayFile:
         replay = self.replay
         begin = max(self.written, replay.added - replay.n_rows)
         with open(self.path, "r+b" if self.path.exists() else "w+b") as file:
-            for name, column in replay.columns.items():
+            for name in replay.layout.columns():
                 for row, source, n in self._runs(begin, replay.added):
                     file.seek(self._offset(name, row))
-                    file.write(np.ascontiguousarray(column[source : source + n]).data.cast("B"))
+                    file.write(np.ascontiguousarray(replay.rows(name, source, n)).data.cast("B"))
             file.flush()
             os.fsync(file.fileno())
         self.written = replay.added
@@ -222,13 +263,15 @@ class ReplayFile:
         if not self.path.exists():
             raise CorruptCheckpoint(f"{self.path}: missing")
         with open(self.path, "rb") as file:
-            for name, column in replay.columns.items():
+            for name in replay.layout.columns():
                 for row, target, n in self._runs(begin, added):
                     file.seek(self._offset(name, row))
-                    view = column[target : target + n]
                     # straight into the ring: a copy on the way could exceed the memory
-                    if file.readinto(view.data.cast("B")) != view.nbytes:
+                    rows = replay.rows(name, target, n)
+                    if file.readinto(rows.data.cast("B")) != rows.nbytes:
                         raise CorruptCheckpoint(f"{self.path}: ends before row {added}")
+                    if name not in replay.columns:
+                        replay.put(name, target, rows)
         replay.added = self.written = added
 
     def _segments(self) -> tuple[dict[str, tuple[int, int]], int]:
@@ -247,6 +290,6 @@ class ReplayFile:
         """Split rows [begin, end) where either ring wraps: (row in file, row in memory, count)."""
         while begin < end:
             in_file, in_memory = begin % self.n_rows, begin % self.replay.n_rows
-            n = min(end - begin, self.n_rows - in_file, self.replay.n_rows - in_memory)
+            n = min(end - begin, self.n_rows - in_file, self.replay.n_rows - in_memory, _CHUNK)
             yield in_file, in_memory, n
             begin += n

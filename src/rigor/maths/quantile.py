@@ -1,12 +1,22 @@
-"""Quantile levels and the quantile (Huber) regression loss (equations loss_single, loss_multi)."""
+"""Quantile levels and the quantile (Huber) regression loss (equations loss_single, loss_multi).
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+The loss is computed together with its gradient, in closed form, in one of three ways that agree to
+rounding: from all pairs of a prediction and a target, from the same pairs compiled into one loop,
+or from the sorted targets and their prefix sums in O(N log N).
+"""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
+
+Pairs = Callable[["Tensor", "Tensor", "Tensor", float], "tuple[Tensor, Tensor]"]
+"""A way to meet predictions and targets; see `meet`."""
 
 Reduction = Literal["qr_dqn", "sum", "mean"]
 
@@ -15,6 +25,9 @@ Reduction = Literal["qr_dqn", "sum", "mean"]
 # faster than one of tens of megabytes, whose pages the system hands out anew at every update.
 _BLOCK = 160_000
 
+# Targets from which sorting them is quicker than meeting them all, on a CPU (measured).
+SORT_FROM = 300
+
 
 def levels(n: int) -> np.ndarray:
     """Return the midpoint levels τ_j = (2j − 1)/2n, j = 1 ... n, float64 [N]."""
@@ -22,12 +35,13 @@ def levels(n: int) -> np.ndarray:
 
 
 def quantile_huber_loss(
-    predictions: "torch.Tensor",
-    targets: "torch.Tensor",
-    levels: "torch.Tensor",
+    predictions: "Tensor",
+    targets: "Tensor",
+    levels: "Tensor",
     kappa: float,
     reduction: Reduction,
-) -> "torch.Tensor":
+    pairs: Pairs | None = None,
+) -> "Tensor":
     """Return the loss Σ |τ_j − 1{u < 0}| L_κ(u), u = target_l − prediction_j, reduced to a scalar.
 
     L_κ(u) = ½u² for |u| <= κ, else κ(|u| − ½κ), not divided by κ (erratum E21); L_0(u) = |u|. The
@@ -43,9 +57,8 @@ def quantile_huber_loss(
       levels: τ_j, [N], of the predictions.
       kappa: the Huber threshold κ >= 0, in learned reward units.
       reduction: how the [B, M, N, N'] terms become one number.
+      pairs: `meet`, `meet_sorted` or `meet_compiled()`; None takes the quicker of the first two.
     """
-    import torch
-
     batch, n_horizons, n_levels = predictions.shape
     n_targets = targets.shape[-1]
     scale = {
@@ -53,32 +66,125 @@ def quantile_huber_loss(
         "sum": 1.0 / batch,
         "mean": 1.0 / (batch * n_levels * n_targets),
     }[reduction]
-    total = predictions.new_zeros(())
-    # contiguous, or the blocks below would be copies of it
-    gradient = torch.empty_like(predictions, memory_format=torch.contiguous_format)  # [B, M, N]
-    with torch.no_grad():
-        leaks = (1.0 - levels) / levels
-        for x, y, slope_sums in _in_cache(predictions, targets, gradient):
-            errors = y.unsqueeze(-2) - x.unsqueeze(-1)  # u, [rows, N, N']
-            slopes = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
-            # |τ − 1{u < 0}|·slope is τ times a leaky rectifier: two passes instead of three
-            weighted = torch.prelu(slopes, leaks).mul_(levels[:, None])
-            torch.sum(weighted, -1, out=slope_sums)
-            errors.sub_(slopes, alpha=0.5 if kappa > 0.0 else 0.0)  # L_κ(u) = slope·(u − ½ slope)
-            total += torch.dot(weighted.flatten(), errors.flatten())
-        gradient *= -scale
-    # Autograd would keep four tensors of [B, M, N, N'] for a gradient known in closed form: the
-    # second term is zero and carries it.
-    carrier = torch.dot((predictions - predictions.detach()).flatten(), gradient.flatten())
-    return scale * total + carrier
+    if pairs is None:
+        on_cpu = predictions.device.type == "cpu"
+        pairs = meet_sorted if on_cpu and n_targets >= SORT_FROM else meet
+    rows = predictions.detach().flatten(0, 1)  # [B * M, N]
+    total, slopes = pairs(rows, targets.detach().flatten(0, 1), levels, kappa)
+    known: Tensor = _known().apply(predictions, scale * total, -scale * slopes)
+    return known
 
 
-def _in_cache(
-    predictions: "torch.Tensor", targets: "torch.Tensor", gradient: "torch.Tensor"
-) -> "Iterator[tuple[torch.Tensor, ...]]":
-    """Split predictions, targets and gradient into rows [rows, N]; one block of all on a GPU."""
-    n_rows = predictions.shape[0] * predictions.shape[1]
-    rows = max(1, _BLOCK // (predictions.shape[2] * targets.shape[2]))
-    rows = rows if predictions.device.type == "cpu" else n_rows
-    flat = [tensor.flatten(0, 1).split(rows) for tensor in (predictions, targets, gradient)]
-    return zip(*flat, strict=True)
+def meet(x: "Tensor", y: "Tensor", levels: "Tensor", kappa: float) -> "tuple[Tensor, Tensor]":
+    """Return Σ |τ_j − 1{u < 0}| L_κ(u), u = y_l − x_j, and the sums of its slopes in u.
+
+    Args:
+      x: predictions, [R, N]. y: targets, [R, N']. levels: τ_j, [N]. kappa: κ >= 0.
+
+    Returns:
+      The total over rows, predictions and targets, a scalar; and for each prediction the slopes
+      summed over targets, [R, N]: less the gradient of the total.
+    """
+    import torch
+
+    n_rows = max(1, _BLOCK // (x.shape[1] * y.shape[1])) if x.device.type == "cpu" else len(x)
+    total, slopes = x.new_zeros(()), torch.empty_like(x, memory_format=torch.contiguous_format)
+    leaks = (1.0 - levels) / levels
+    for x_rows, y_rows, sums in zip(
+        x.split(n_rows), y.split(n_rows), slopes.split(n_rows), strict=True
+    ):
+        errors = y_rows.unsqueeze(-2) - x_rows.unsqueeze(-1)  # u, [rows, N, N']
+        slope = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
+        # |τ − 1{u < 0}|·slope is τ times a leaky rectifier: two passes instead of three
+        weighted = torch.prelu(slope, leaks).mul_(levels[:, None])
+        torch.sum(weighted, -1, out=sums)
+        errors.sub_(slope, alpha=0.5 if kappa > 0.0 else 0.0)  # L_κ(u) = slope·(u − ½ slope)
+        total += torch.dot(weighted.flatten(), errors.flatten())
+    return total, slopes
+
+
+def meet_sorted(
+    x: "Tensor", y: "Tensor", levels: "Tensor", kappa: float
+) -> "tuple[Tensor, Tensor]":
+    """Return what `meet` returns in O(N log N), from sorted targets and their prefix sums.
+
+    The targets y < x − κ, x − κ <= y < x, x <= y < x + κ and y >= x + κ of a prediction x lie side
+    by side, and on each L_κ is a polynomial of degree two. In float64: differences of sums.
+    """
+    import torch
+
+    like, n = x, y.shape[1]
+    x, y, levels = x.double(), y.double().sort(-1).values, levels.double()
+    middle = y.mean(-1, keepdim=True)  # small numbers have small squares
+    x, y = (x - middle).contiguous(), y - middle
+    sums, squares = (  # of the first k targets, [R, N' + 1]
+        torch.nn.functional.pad(powers.cumsum(-1), (1, 0)) for powers in (y, y * y)
+    )
+    below, at, above = (torch.searchsorted(y, x + shift) for shift in (-kappa, 0.0, kappa))
+
+    def between(first: "Tensor", last: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
+        """Return how many targets stand there, Σu and Σu², each [R, N]."""
+        count = (last - first).double()
+        linear = sums.gather(-1, last) - sums.gather(-1, first)
+        square = squares.gather(-1, last) - squares.gather(-1, first)
+        return count, linear - x * count, square - 2.0 * x * linear + x * x * count
+
+    none, all_ = torch.zeros_like(at), torch.full_like(at, n)
+    far_below, far_above = between(none, below), between(above, all_)
+    near_below, near_above = between(below, at), between(at, above)
+    size = kappa if kappa > 0.0 else 1.0  # slope far from the kink
+    half = 0.5 * kappa * kappa
+    total = (1.0 - levels) * (
+        0.5 * near_below[2] - size * far_below[1] - half * far_below[0]
+    ) + levels * (0.5 * near_above[2] + size * far_above[1] - half * far_above[0])
+    slopes = (1.0 - levels) * (near_below[1] - size * far_below[0]) + levels * (
+        near_above[1] + size * far_above[0]
+    )
+    if kappa == 0.0:  # a target equal to its prediction has no slope
+        ties = torch.searchsorted(y, x, right=True) - at
+        slopes -= levels * ties
+    return total.sum().to(like), slopes.to(like)
+
+
+@functools.cache
+def meet_compiled() -> Pairs:
+    """Return `meet` compiled into one loop over all pairs; the first call of a shape compiles it.
+
+    Half a minute the first time on a machine, seconds later, so it pays in long runs.
+
+    Raises:
+      Exception: whatever the compiler raises, at the first call; there may be none.
+    """
+    import torch
+
+    def pairs(x: "Tensor", y: "Tensor", levels: "Tensor", kappa: float) -> "tuple[Tensor, Tensor]":
+        errors = y.unsqueeze(-2) - x.unsqueeze(-1)
+        slope = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
+        weights = torch.where(errors < 0.0, 1.0 - levels[:, None], levels[:, None])
+        losses = weights * slope * (errors - (0.5 if kappa > 0.0 else 0.0) * slope)
+        # a sum for each row first: one of ten million terms would lose digits
+        return losses.sum((-2, -1)).sum(), (weights * slope).sum(-1)
+
+    return torch.compile(pairs, dynamic=False)
+
+
+@functools.cache
+def _known() -> "type[torch.autograd.Function]":
+    """Return a function whose value and gradient are known: autograd would keep every pair."""
+    import torch
+
+    class Known(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: "Tensor", value: "Tensor", gradient: "Tensor") -> "Tensor":
+            """Return the value, and keep its gradient in x."""
+            ctx.save_for_backward(gradient.view_as(x))
+            return value.clone()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx: Any, outer: "Tensor") -> "tuple[Tensor, None, None]":
+            """Return the gradient that was kept, times the outer one."""
+            (gradient,) = ctx.saved_tensors
+            return outer * gradient, None, None
+
+    return Known

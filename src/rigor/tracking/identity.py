@@ -15,6 +15,7 @@ OUTSIDE_HASH = (
     "sweep",
     "hydra",
     "train.steps",
+    "train.graph",
     "env.threads",
 )
 
