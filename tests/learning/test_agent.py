@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from scripted import Episode, ScriptedEnv
+from scripted import Episode, Recorder, ScriptedEnv
 from torch import nn
 
 from rigor.errors import UserError
 from rigor.learning import checkpoint
 from rigor.learning.agent import Agent
 from rigor.learning.networks import QuantileNetwork
+from rigor.learning.recorded import WARM_UP, Recorded
 from rigor.learning.replay import Batch
 from rigor.maths import quantile
 
@@ -295,6 +296,44 @@ def test_half_precision_is_near_and_leaves_the_parameters_single(compose):
     asked = batch.observation, batch.t, batch.stock
     half.load(single.state())
     np.testing.assert_array_equal(half.greedy(*asked), single.greedy(*asked))
+
+
+NEEDS = ["risk=mean", "risk=cvar", "risk=mean_cvar", "risk=entropic", "risk=mean_variance"]
+
+
+@pytest.mark.parametrize("risk", NEEDS)
+@pytest.mark.parametrize("images", [False, True])
+def test_off_the_cpu_nothing_waits_for_a_number_of_the_device(compose, risk, images):
+    """Tensors without contents: a GPU's path, where to look at one is an error."""
+    env, device = make_env(), torch.device("meta")
+    network = ["network=nature_cnn", "network.hidden=8"] if images else []
+    env.observation_shape = (2, 36, 36) if images else (3,)
+    kind = torch.uint8 if images else torch.float32
+    agent = Agent(compose(risk, *network).config, env, device, 0)
+    seen = torch.empty(5, *env.observation_shape, dtype=kind, device=device)
+    numbers = torch.empty(4, 5, dtype=torch.float64, device=device)
+    indices = torch.empty(2, 5, dtype=torch.int64, device=device)
+    agent._loss(seen, seen, numbers, indices).backward()
+    assert all(one.grad.device == device for one in agent.online.parameters())
+    assert agent._decide_at(seen, indices[0], numbers[0]).shape == (5,)
+
+
+@pytest.mark.parametrize("risk", ["risk=mean", "risk=cvar"])
+def test_a_recorded_agent_learns_and_acts_as_one_that_is_not(compose, risk):
+    plain, recorded = (make_agent(compose, risk, "train.learning_rate=0.01") for _ in range(2))
+    recorders = Recorder(), Recorder()
+    recorded._learn = Recorded(recorded._learn_from, CPU, recorders[0])
+    recorded._decide = Recorded(recorded._decide_at, CPU, recorders[1])
+    for k in range(9):
+        batch = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0], seed=k)
+        losses = [agent.update(batch).item() for agent in (plain, recorded)]
+        assert losses[0] == losses[1]
+        plain.smooth_target()
+        recorded.smooth_target()
+        asked = batch.observation, batch.t, batch.stock
+        np.testing.assert_array_equal(recorded.greedy(*asked), plain.greedy(*asked))
+    assert recorded.loss_sum == plain.loss_sum
+    assert [one.replays for one in recorders] == [9 - WARM_UP] * 2
 
 
 def test_losses_add_up_until_they_are_told(compose):

@@ -3,26 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from scripted import Recorder
 
 from rigor.learning.recorded import WARM_UP, Recorded
 
 CPU = torch.device("cpu")
-
-
-class Recorder:
-    """Runs nothing while it records, as a CUDA graph; replaying fills the answer's memory."""
-
-    def __init__(self):
-        self.replays = 0
-
-    def __call__(self, call):
-        answer = torch.empty_like(call())
-
-        def replay():
-            self.replays += 1
-            answer.copy_(call())
-
-        return replay, answer
 
 
 def weighted(x, y):
@@ -64,10 +49,11 @@ def test_arguments_may_be_views_and_are_not_kept():
 
 
 def test_what_cannot_be_recorded_is_called_with_one_warning():
-    def refuse(call):
-        raise RuntimeError("operation not permitted when stream is capturing\nat 0x0")
+    class Refusing(Recorder):
+        def record(self, call):
+            raise RuntimeError("operation not permitted when stream is capturing\nat 0x0")
 
-    function = Recorded(weighted, CPU, refuse)
+    function = Recorded(weighted, CPU, Refusing())
     for k in range(WARM_UP):
         assert function(np.ones(2), np.full(2, k)).item() == 2 * k
     with pytest.warns(UserWarning, match="kernel by kernel.*not permitted when stream is"):

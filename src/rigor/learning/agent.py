@@ -20,7 +20,7 @@ from rigor.config import Config
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
 from rigor.learning.networks import QuantileNetwork, as_input, build_network
-from rigor.learning.recorded import Recorded, cuda_graph, upload
+from rigor.learning.recorded import CudaGraphs, Recorded, upload
 from rigor.learning.replay import Batch
 from rigor.maths import objective, outer, quantile, stock
 from rigor.maths.utility import Mean
@@ -77,7 +77,7 @@ class Agent:
         self.target.load_state_dict(self.online.state_dict())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # of all updates
         self._pairs: quantile.Pairs | None = None
-        recorder = cuda_graph if device.type == "cuda" and config.train.graph else None
+        recorder = CudaGraphs() if device.type == "cuda" and config.train.graph else None
         self._learn = Recorded(self._learn_from, device, recorder)
         self._decide = Recorded(self._decide_at, device, recorder)
 

@@ -78,7 +78,7 @@ class QuantileNetwork(nn.Module):
         They are kept until `forget_means`.
         """
         # a GPU averages in microseconds, and a recording must do so each time
-        if self._mean_head is None or hidden.device.type == "cuda":
+        if self._mean_head is None or hidden.device.type != "cpu":
             parameters = (self.head.weight, self.head.bias)
             weight, bias = (one.unflatten(0, (-1, self.shape[2])).mean(1) for one in parameters)
             self._mean_head = weight, bias
@@ -95,7 +95,7 @@ class QuantileNetwork(nn.Module):
         memory that the next backward pass may write over.
         """
         # on a GPU one large product and shapes that never change
-        if hidden.device.type == "cuda" or self.head.weight.numel() < _LARGE_HEAD:
+        if hidden.device.type != "cpu" or self.head.weight.numel() < _LARGE_HEAD:
             index = action[:, None, None, None].expand(-1, 1, *self.shape[1:])
             return self.quantiles(hidden).gather(1, index).squeeze(1)
         if self._head_gradient is None and torch.is_grad_enabled():

@@ -7,6 +7,7 @@ launch each. A recording (a CUDA graph) launches them all at once.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,8 +15,23 @@ from torch import Tensor
 
 WARM_UP = 3  # calls in the ordinary way: libraries choose their kernels, Adam makes its moments
 
-Function = Callable[..., Tensor]
-Recorder = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
+Call = Callable[[], Tensor]
+
+
+class Recorder(Protocol):
+    """What records a call's work on a device."""
+
+    def rehearse(self, call: Call) -> Tensor:
+        """Do the call's work in the ordinary way, and return its answer."""
+        ...
+
+    def record(self, call: Call) -> tuple[Callable[[], None], Tensor]:
+        """Record the call without doing it; return what replays it, and its answer's memory.
+
+        Raises:
+          RuntimeError: it does something that cannot be recorded.
+        """
+        ...
 
 
 @dataclass
@@ -39,11 +55,12 @@ class Recorded:
     Args:
       function: of tensors on the device, to a tensor there.
       device: where it works.
-      recorder: turns a call without arguments into what replays it and its answer; None records
-        nothing.
+      recorder: `CudaGraphs`; None records nothing.
     """
 
-    def __init__(self, function: Function, device: torch.device, recorder: Recorder | None) -> None:
+    def __init__(
+        self, function: Callable[..., Tensor], device: torch.device, recorder: Recorder | None
+    ) -> None:
         self._function, self._device, self._recorder = function, device, recorder
         self._recordings: dict[tuple[object, ...], _Recording] = {}
 
@@ -64,9 +81,11 @@ class Recorded:
             return found.answer
         found.calls += 1
         if found.calls <= WARM_UP:
-            return self._function(*found.arguments)
+            return self._recorder.rehearse(lambda: self._function(*found.arguments))
         try:
-            found.replay, found.answer = self._recorder(lambda: self._function(*found.arguments))
+            found.replay, found.answer = self._recorder.record(
+                lambda: self._function(*found.arguments)
+            )
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             warnings.warn(
@@ -85,16 +104,25 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
     return _pinned(tensor, device).to(device, non_blocking=True)
 
 
-def cuda_graph(call: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
-    """Record a call as a CUDA graph; return what replays it, and the tensor of its answer.
+class CudaGraphs:
+    """Records calls as CUDA graphs."""
 
-    Raises:
-      RuntimeError: it does something that cannot be recorded.
-    """
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        answer = call()
-    return graph.replay, answer
+    def rehearse(self, call: Call) -> Tensor:
+        """Do the work on a stream of its own, for autograd remembers where it worked first."""
+        usual, own = torch.cuda.current_stream(), torch.cuda.Stream()
+        own.wait_stream(usual)
+        with torch.cuda.stream(own):
+            answer = call()
+        usual.wait_stream(own)
+        answer.record_stream(usual)
+        return answer
+
+    def record(self, call: Call) -> tuple[Callable[[], None], Tensor]:
+        """Record the call as a graph; return what replays it, and its answer's memory."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            answer = call()
+        return graph.replay, answer
 
 
 def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
