@@ -241,10 +241,8 @@ class Agent:
     @torch.no_grad()
     def smooth_target(self) -> None:
         """Move the target network: θ⁻ ← (1 − α) θ⁻ + α θ."""
-        alpha = self.config.train.target_smoothing
-        pairs = zip(self.target.parameters(), self.online.parameters(), strict=True)
-        for lagged, online in pairs:
-            lagged.lerp_(online, alpha)
+        lagged, online = (tuple(one.parameters()) for one in (self.target, self.online))
+        torch._foreach_lerp_(lagged, online, self.config.train.target_smoothing)
         self.target.forget_means()
 
     @torch.no_grad()
