@@ -488,6 +488,7 @@ def test_a_sweep_and_its_repetition(tmp_path):
     assert [read(run / "status.json")["state"] for run in found] == ["done"] * 3
     (directory,) = (tmp_path / "out" / "sweeps").iterdir()
     assert {path.name for path in directory.iterdir()} == {
+        ".lock",
         "manifest.json",
         "table.txt",
         "learning_curves.png",

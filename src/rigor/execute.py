@@ -23,6 +23,19 @@ class Stop:
         signal.signal(number, ordinary)
 
 
+def run(job: Job, sweep: str | None) -> float:
+    """Run a job to its end, or skip it when it is done; return its objective.
+
+    Raises:
+      UserError, RunFailed, Stopped: as `execute`.
+    """
+    directory = RunDirectory(job.path)
+    if directory.is_done(job.steps):
+        print(f"{job.path}: done, skipped", flush=True)
+        return float((directory.result() or {}).get("objective", "nan"))
+    return execute(job, sweep)
+
+
 def execute(job: Job, sweep: str | None) -> float:
     """Run a job to its end in its directory and return the objective.
 
@@ -37,6 +50,7 @@ def execute(job: Job, sweep: str | None) -> float:
     ):
         run.write_status("running", steps_total=job.steps)
         try:
+            # torch and the environments are imported here, once nothing can be refused any more
             if job.config.learns:
                 from rigor.learning.run import work
             else:

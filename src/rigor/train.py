@@ -5,6 +5,7 @@ Exit codes: 0 done, 2 the user's mistake, 1 ours, 130 or 143 stopped by Ctrl-C o
 
 import os
 import sys
+from collections.abc import Mapping
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -14,12 +15,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from hydra_plugins.rigor.launchers import LocalLauncher
 from hydra_plugins.rigor.sweeper import RigorSweeper
 from rigor import config
 from rigor.errors import RunFailed, Stopped, UserError
+from rigor.execute import run
 from rigor.launch import hints, sweep
-from rigor.launch.job import Job, explain, job
-from rigor.tracking.rundir import RunDirectory
+from rigor.launch.job import explain, job
 
 FLAGS_WITH_VALUE = (  # of Hydra; --info may stand without one
     "--cfg",
@@ -46,7 +48,8 @@ def main() -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     sys.path.append(os.getcwd())  # where a user's own discounts and problems are
     config.register()
-    Plugins.instance().register(RigorSweeper)
+    for plugin in (RigorSweeper, LocalLauncher):
+        Plugins.instance().register(plugin)
     overrides, flags = split(sys.argv[1:])
     sys.argv[1:] = overrides + flags
     code, line = 0, ""
@@ -101,6 +104,8 @@ def task(composed: DictConfig) -> float:
     runtime = HydraConfig.get()
     alone = runtime.mode == RunMode.RUN
     try:
+        if alone:
+            _refuse_a_launcher(runtime.runtime.choices)
         one = job(composed, runtime.runtime.choices)
         objective = run(one, composed.sweep)
     except (UserError, RunFailed) as error:
@@ -112,16 +117,14 @@ def task(composed: DictConfig) -> float:
     return objective
 
 
-def run(one: Job, sweep_name: str | None) -> float:
-    """Run a job to its end, or skip it when it is done; return its objective."""
-    directory = RunDirectory(one.path)
-    if directory.is_done(one.steps):
-        print(f"{one.path}: done, skipped", flush=True)
-        return float((directory.result() or {}).get("objective", "nan"))
-    # torch and the environments are imported here, once nothing can be refused any more
-    from rigor.execute import execute
-
-    return execute(one, sweep_name)
+def _refuse_a_launcher(choices: Mapping[str, str]) -> None:
+    """Refuse a launcher for one run, which Hydra would start here and without a word."""
+    launcher = choices.get("hydra/launcher")
+    if launcher != "basic":
+        raise UserError(
+            f"hydra/launcher={launcher}: starts the runs of a sweep; add -m, or leave it out to "
+            "run here"
+        )
 
 
 if __name__ == "__main__":

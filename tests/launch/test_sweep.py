@@ -1,14 +1,14 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra.core.utils import JobReturn, JobStatus
 
 from rigor.errors import RunFailed, UserError
 from rigor.launch import sweep
 from rigor.launch.job import Job
-from rigor.tracking.rundir import RunDirectory
+from rigor.tracking.rundir import RunDirectory, config_hash
 
 
 class Steps:
@@ -20,9 +20,10 @@ class Steps:
 
 
 def job(out: Path, name: str, seed: int, env: str = "atari/pong") -> Job:
-    digest = f"{name}{seed}".encode().hex()
+    plain = {"seed": seed, "risk": {"name": name}}
+    digest = config_hash(plain)
     path = out / f"pong-{name}-s{seed}-{digest[:8]}"
-    return Job(Steps(100), {}, digest, path, {"env": env, "agent": "multihorizon", "risk": name})
+    return Job(Steps(100), plain, digest, path, {"env": env, "agent": "multihorizon", "risk": name})
 
 
 @pytest.fixture
@@ -32,6 +33,17 @@ def jobs(tmp_path):
 
 def overrides(jobs):
     return [[f"job={number}"] for number in range(len(jobs))]
+
+
+LOCAL = {"name": "local", "n_jobs": 2}
+
+
+def written(jobs) -> Path:
+    """Write the manifest of some jobs and return its directory."""
+    directory = sweep.sweep_directory(jobs)
+    directory.mkdir(parents=True)
+    sweep.write_manifest(jobs, overrides(jobs), LOCAL, directory)
+    return directory
 
 
 def test_a_sweep_is_named_by_what_its_jobs_share(jobs, tmp_path):
@@ -44,46 +56,89 @@ def test_a_sweep_is_named_by_what_its_jobs_share(jobs, tmp_path):
 
 
 def test_the_manifest_says_which_runs_belong_to_it(jobs, tmp_path):
-    directory = sweep.write_manifest(jobs, overrides(jobs))
+    directory = written(jobs)
     assert [path.name for path in directory.iterdir()] == ["manifest.json"]
     manifest = json.loads((directory / "manifest.json").read_text())
     assert manifest == {
+        "launcher": LOCAL,
         "overrides": [["job=0"], ["job=1"], ["job=2"]],
         "runs": [f"../../{one.path.name}" for one in jobs],
         "hashes": [one.digest for one in jobs],
     }
+    assert sweep.read_manifest(directory) == sweep.Manifest([one.path for one in jobs], LOCAL)
 
 
-def test_twins_are_refused_before_anything_is_written(jobs, tmp_path):
+def test_another_directory_is_no_sweep(tmp_path):
+    for text in (None, "{", "[]", '{"hashes": []}'):
+        if text is not None:
+            (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(UserError, match="not a sweep's directory"):
+            sweep.read_manifest(tmp_path)
+
+
+def test_one_process_at_a_time_works_on_a_sweep(tmp_path):
+    with (
+        sweep.claimed(tmp_path / "sweep"),
+        pytest.raises(UserError, match="another process runs there"),
+        sweep.claimed(tmp_path / "sweep"),
+    ):
+        pass
+    with sweep.claimed(tmp_path / "sweep"):
+        pass
+
+
+def test_twins_are_refused(jobs):
     twins = [*jobs, jobs[1]]
     with pytest.raises(UserError) as caught:
-        sweep.write_manifest(twins, overrides(twins))
+        sweep.refuse_twins(twins, overrides(twins))
     assert str(caught.value).startswith("jobs 1 (job=1) and 3 (job=3) are the same run; ")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unwritable_place_is_the_users_to_mend(tmp_path):
     (tmp_path / "file").write_text("")
-    one = job(tmp_path / "file", "mean", 0)
-    with pytest.raises(UserError, match="out=DIR"):
-        sweep.write_manifest([one], [["seed=0"]])
+    with (
+        pytest.raises(UserError, match="out=DIR"),
+        sweep.claimed(tmp_path / "file" / "sweeps" / "x"),
+    ):
+        pass
 
 
-def test_runs_that_have_not_begun_are_queued_and_others_left_alone(jobs):
-    done = RunDirectory(jobs[0].path)
-    done.path.mkdir()
+def test_what_is_neither_done_nor_running_is_queued_with_all_a_worker_needs(jobs):
+    sweep.queue(jobs, "first")
+    done, failed, running = (RunDirectory(one.path) for one in jobs)
     done.write_status("done", step=100)
-    before = done.status()
-    sweep.queue(jobs)
-    assert done.status() == before
-    status = RunDirectory(jobs[1].path).status()
-    assert (status["state"], status["step"], status["steps_total"]) == ("queued", 0, 100)
-    assert status["started"] is None
+    failed.write_status("failed", step=30, error="ValueError: no")
+    with RunDirectory.open(running.path, jobs[2].plain, jobs[2].digest):
+        running.write_status("running")
+        before = done.status(), running.status()
+        sweep.queue(jobs, "second")
+        assert (done.status(), running.status()) == before
+    status = failed.status()
+    assert (status["state"], status["step"], status["steps_total"]) == ("queued", 30, 100)
+    assert status["error"] is None
+    assert failed.config() == jobs[1].plain | {"sweep": "second"}
+    beside = json.loads((failed.path / "job.json").read_text())
+    assert beside == {"choices": jobs[1].choices, "cwd": os.getcwd()}
+
+
+def test_a_longer_run_is_queued_again(jobs):
+    sweep.queue(jobs[:1], "first")
+    RunDirectory(jobs[0].path).write_status("done", step=99)
+    sweep.queue(jobs[:1], "second")
+    assert RunDirectory(jobs[0].path).state() == "queued"
+
+
+def test_a_directory_of_another_run_is_refused_before_anything_starts(jobs):
+    jobs[0].path.mkdir(parents=True)
+    (jobs[0].path / "config.yaml").write_text("seed: 7\n")
+    with pytest.raises(UserError, match="holds a run of another config"):
+        sweep.queue(jobs, "name")
+    assert not jobs[1].path.exists()
 
 
 def test_the_summary_is_shown_and_written(jobs, capsys):
-    directory = sweep.write_manifest(jobs, overrides(jobs))
-    sweep.queue(jobs)
+    directory = written(jobs)
+    sweep.queue(jobs, "name")
     run = RunDirectory(jobs[0].path)
     run.metrics_path.write_text(
         "steps,eval_score,eval_score_low,eval_score_high\n100,3.0,2.0,4.0\n"
@@ -102,8 +157,8 @@ def test_the_summary_is_shown_and_written(jobs, capsys):
 
 
 def test_a_sweep_of_which_nothing_has_begun_can_be_shown(jobs, capsys):
-    directory = sweep.write_manifest(jobs, overrides(jobs))
-    sweep.queue(jobs)
+    directory = written(jobs)
+    sweep.queue(jobs, "name")
     sweep.summarise([one.path for one in jobs], directory)
     assert capsys.readouterr().out.count("queued") == 3
 
@@ -126,8 +181,8 @@ def shown(jobs, directory, capsys) -> list[str]:
 
 
 def test_exact_runs_show_their_outcomes(jobs, capsys):
-    directory = sweep.write_manifest(jobs, overrides(jobs))
-    sweep.queue(jobs)
+    directory = written(jobs)
+    sweep.queue(jobs, "name")
     for one in jobs[:2]:  # the last has not begun
         solved(one)
     assert shown(jobs, directory, capsys) == ["outcomes.png"]
@@ -135,16 +190,16 @@ def test_exact_runs_show_their_outcomes(jobs, capsys):
 
 
 def test_exact_and_learned_runs_show_both(jobs, capsys):
-    directory = sweep.write_manifest(jobs, overrides(jobs))
-    sweep.queue(jobs)
+    directory = written(jobs)
+    sweep.queue(jobs, "name")
     solved(jobs[0])
     RunDirectory(jobs[1].path).metrics_path.write_text("steps,eval_score\n100,3.0\n")
     assert shown(jobs, directory, capsys) == ["outcomes.png", "learning_curves.png"]
 
 
 def test_a_broken_file_hides_no_other_run(jobs, capsys):
-    directory = sweep.write_manifest(jobs, overrides(jobs))
-    sweep.queue(jobs)
+    directory = written(jobs)
+    sweep.queue(jobs, "name")
     for one in jobs[:2]:
         solved(one)
     (jobs[0].path / "outcomes.npz").write_bytes(b"half a file")
@@ -154,23 +209,16 @@ def test_a_broken_file_hides_no_other_run(jobs, capsys):
     assert f"picture: {directory / 'outcomes.png'}" in out
 
 
-def returned(value: object) -> JobReturn:
-    failed = isinstance(value, Exception)
-    result = JobReturn(status=JobStatus.FAILED if failed else JobStatus.COMPLETED)
-    result.return_value = value
-    return result
-
-
 def test_no_failure_raises_nothing():
-    sweep.raise_failures([returned(1.0), returned(2.0)])
+    sweep.raise_failures([None, None])
     sweep.raise_failures([])
 
 
 def test_our_failure_is_code_1_and_the_users_alone_code_2():
     user, ours = UserError("device=cuda: no GPU"), RunFailed("ValueError: boom")
     with pytest.raises(sweep.SweepFailed, match=r"^1 of 2 runs failed.*no GPU") as caught:
-        sweep.raise_failures([returned(user), returned(1.0)])
+        sweep.raise_failures([user, None])
     assert caught.value.code == 2
     with pytest.raises(sweep.SweepFailed, match=r"^2 of 3 runs failed.*boom") as caught:
-        sweep.raise_failures([returned(user), returned(ours), returned(1.0)])
+        sweep.raise_failures([user, None, ours])
     assert caught.value.code == 1

@@ -166,4 +166,17 @@ def test_an_error_is_not_hidden_by_a_full_disk(tmp_path, monkeypatch):
     [(0, "0"), (950, "950"), (12_345, "12.3k"), (999_999, "999k"), (1e6, "1M"), (1.25e9, "1.2G")],
 )
 def test_short_numbers(number, text):
-    assert module._short(number) == text
+    assert module.short(number) == text
+
+
+def test_a_heartbeat_comes_after_a_second_and_then_every_ten(tmp_path, clock):
+    beats = []
+    progress = Progress(
+        1000, "x", tmp_path / "log", False, 100, beat=lambda *numbers: beats.append(numbers)
+    )
+    with progress:
+        for step in range(100, 500, 10):
+            progress.update(step, {})
+            clock.now += 0.5
+    # 20 steps/s from step 100 on
+    assert beats == [(120, 20.0, 44.0), (320, 20.0, 34.0)]

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rigor.errors import UserError
-from rigor.tracking.rundir import RunDirectory, config_hash
+from rigor.tracking.rundir import SILENT, RunDirectory, config_hash
 
 CONFIG = {"seed": 0, "out": "runs", "train": {"steps": 100, "lr": 1e-3}}
 DIGEST = config_hash(CONFIG)
@@ -146,8 +147,14 @@ def test_status_has_its_fields_and_keeps_earlier_ones(tmp_path):
     run.write_status("running", step=5)
     first = run.status()
     assert set(first) == {
-        *("state", "started", "updated", "step", "steps_total", "host", "pid", "error")
+        *("state", "started", "updated", "step", "steps_total", "host", "pid", "error"),
+        *("steps_per_second", "seconds_left"),
     }
+    run.write_status("running", steps_per_second=3.0, seconds_left=7.0)
+    run.write_status("running", step=5)  # as a checkpoint does, between two heartbeats
+    assert (run.status()["steps_per_second"], run.status()["seconds_left"]) == (3.0, 7.0)
+    run.write_status("preempted")
+    assert (run.status()["steps_per_second"], run.status()["seconds_left"]) == (None, None)
     assert (first["steps_total"], first["step"], first["pid"]) == (100, 5, os.getpid())
     assert first["started"].endswith("+00:00")
     stamped = {**first, "started": "2020-01-01T00:00:00+00:00"}
@@ -160,6 +167,24 @@ def test_status_has_its_fields_and_keeps_earlier_ones(tmp_path):
     assert run.status()["step"] == 5
     with pytest.raises(ValueError, match="state='lost'"):
         run.write_status("lost")
+
+
+def test_a_run_elsewhere_is_lost_once_it_has_been_silent(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_status("running")
+    assert run.state() == "lost"  # here, where locks tell
+    for seconds, state in ((SILENT - 60, "running"), (SILENT + 60, "lost")):
+        updated = datetime.now(UTC) - timedelta(seconds=seconds)
+        status = run.status() | {"host": "elsewhere", "updated": updated.isoformat()}
+        (tmp_path / "status.json").write_text(json.dumps(status))
+        assert run.state() == state
+
+
+def test_a_run_that_holds_its_lock_is_never_lost(tmp_path):
+    with RunDirectory.open(tmp_path, CONFIG, DIGEST) as run:
+        run.write_status("running")
+        assert run.state() == "running"
+    assert run.state() == "lost"
 
 
 def test_done_means_done_and_far_enough(tmp_path):

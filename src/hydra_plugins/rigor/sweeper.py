@@ -6,15 +6,15 @@ done runs be skipped, and ends with a table and a picture.
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn
+from hydra.core.utils import JobStatus
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
@@ -46,7 +46,7 @@ class RigorSweeper(Sweeper):
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
-    def sweep(self, arguments: list[str]) -> list[JobReturn]:
+    def sweep(self, arguments: list[str]) -> None:
         """Run the sweep that `arguments` and `params` describe.
 
         Raises:
@@ -55,17 +55,29 @@ class RigorSweeper(Sweeper):
         """
         overrides = self._expand(arguments)
         jobs = [self._compose(number, override) for number, override in enumerate(overrides)]
-        directory = sweep.write_manifest(jobs, overrides)
-        sweep.queue(jobs)
+        sweep.refuse_twins(jobs, overrides)
+        directory, paths = sweep.sweep_directory(jobs), [one.path for one in jobs]
+        description = getattr(self.launcher, "description", {"name": "basic"})
+        with sweep.claimed(directory):
+            sweep.write_manifest(jobs, overrides, description, directory)
+            sweep.queue(jobs, directory.name)
+            ended: list[Exception | None] = []
+            try:
+                ended = self._launch(directory, paths, overrides)
+            finally:
+                # however it ended, a stop by the user included: what there is is shown
+                sweep.summarise(paths, directory)
+        sweep.raise_failures(ended)
+
+    def _launch(
+        self, directory: Path, paths: list[Path], overrides: list[list[str]]
+    ) -> list[Exception | None]:
+        """Run the runs, ours by their directories and Hydra's own launcher by their overrides."""
+        if hasattr(self.launcher, "launch_runs"):
+            return self.launcher.launch_runs(directory, paths)
         named = [[*override, f"sweep={directory.name}"] for override in overrides]
-        returns: Sequence[JobReturn] = []
-        try:
-            returns = self.launcher.launch(named, initial_job_idx=0)
-        finally:
-            # however it ended, a stop by the user included: what there is is shown
-            sweep.summarise([one.path for one in jobs], directory)
-        sweep.raise_failures(returns)
-        return list(returns)
+        returns = self.launcher.launch(named, initial_job_idx=0)
+        return [r._return_value if r.status == JobStatus.FAILED else None for r in returns]
 
     def _expand(self, arguments: list[str]) -> list[list[str]]:
         """Return the overrides of every job: the product of the swept values."""

@@ -35,6 +35,11 @@ Examples
   rigor-train env=atari/pong agent=multihorizon risk=cvar risk.tau=0.25
   rigor-train env=atari/pong --help          the values of that choice
 
+Several runs at once (with -m)
+  hydra/launcher=local       processes on this machine, hydra.launcher.n_jobs=N of them at a time
+                             (default: its cores); without it they run one after the other
+  rigor-sweep status DIR     how far a sweep is; rigor-sweep retry DIR runs again what is not done
+
 The same command goes on where it was stopped and skips what is done. -m sweeps over values.
 Hydra's own flags: rigor-train --hydra-help
 """

@@ -1,6 +1,8 @@
 """One job: what was composed, its hash, and the directory that belongs to it."""
 
 import dataclasses
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from rigor.checks import validate
 from rigor.config import Config, build
 from rigor.errors import UserError
 from rigor.launch import hints
-from rigor.tracking.rundir import config_hash, directory_name
+from rigor.tracking.disk import atomic_write
+from rigor.tracking.rundir import RunDirectory, config_hash, directory_name
 
 NAMED = ("env", "agent", "discount", "risk", "variant")
 """The groups whose choice stands in a directory's name, in this order."""
@@ -70,6 +73,50 @@ def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
     named = {group: str(choices[group]) for group in NAMED if choices.get(group)}
     path = Path(config.out).expanduser() / directory_name(named, config.seed, digest)
     return Job(config, named_values, digest, path, named)
+
+
+def leave(one: Job, sweep: str) -> None:
+    """Make a job's directory so that a worker can run it, and say that it is queued.
+
+    Raises:
+      UserError: another config's run or a live process is there, or the place is not writable.
+    """
+    with RunDirectory.open(one.path, one.plain | {"sweep": sweep}, one.digest) as run:
+        beside = {"choices": one.choices, "cwd": os.getcwd()}
+        atomic_write(run.path / "job.json", json.dumps(beside, indent=1) + "\n")
+        run.write_status("queued", steps_total=one.steps)
+
+
+def cwd_of(path: Path) -> Path:
+    """Return where the command was typed that queued the run in a directory.
+
+    Raises:
+      UserError: no sweep has queued it.
+    """
+    return Path(_beside(path)["cwd"])
+
+
+def taken_up(path: Path) -> tuple[Job, str | None]:
+    """Return the job that `leave` left in a directory, and its sweep; nothing is composed.
+
+    Raises:
+      UserError: no sweep has queued it, or its config cannot work here.
+    """
+    choices = {str(group): str(option) for group, option in _beside(path)["choices"].items()}
+    plain = RunDirectory(path).config()
+    config = build(OmegaConf.create(plain))
+    validate(config)
+    return Job(config, plain, config_hash(plain), path, choices), config.sweep
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((path / "job.json").read_bytes())
+        return {"choices": dict(found["choices"]), "cwd": str(found["cwd"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: no sweep has queued a run there; start it with rigor-train"
+        ) from error
 
 
 def tracked_as(one: Job, sweep: str | None) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-
-from hydra.core.utils import JobReturn, JobStatus
+from typing import Any
 
 from rigor.errors import UserError
-from rigor.launch.job import Job
+from rigor.launch.job import Job, leave
 from rigor.tracking.disk import disk_errors
+from rigor.tracking.lock import Lock
 from rigor.tracking.rundir import RunDirectory, atomic_write
 
 
@@ -34,34 +36,89 @@ def sweep_directory(jobs: list[Job]) -> Path:
     return jobs[0].path.parent / "sweeps" / name
 
 
-def write_manifest(jobs: list[Job], overrides: list[list[str]]) -> Path:
-    """Write which runs belong to a sweep, and return the sweep's directory.
+def refuse_twins(jobs: list[Job], overrides: list[list[str]]) -> None:
+    """Refuse two jobs that would be the same run, naming both."""
+    seen: dict[str, int] = {}
+    for number, one in enumerate(jobs):
+        if one.digest in seen:
+            first = overrides[seen[one.digest]]
+            raise UserError(
+                f"jobs {seen[one.digest]} ({' '.join(first)}) and {number} "
+                f"({' '.join(overrides[number])}) are the same run; sweep over something that "
+                "changes the result"
+            )
+        seen[one.digest] = number
 
-    Raises:
-      UserError: two jobs are the same run, or the place is not writable.
+
+@dataclass
+class Manifest:
+    """What belongs to a sweep.
+
+    runs: run directories. launcher: what started it, `name` and its parameters.
     """
-    _refuse_twins(jobs, overrides)
-    directory = sweep_directory(jobs)
-    with disk_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+
+    runs: list[Path]
+    launcher: dict[str, Any]
+
+
+def write_manifest(
+    jobs: list[Job], overrides: list[list[str]], launcher: Mapping[str, Any], directory: Path
+) -> None:
+    """Write which runs belong to a sweep, and what launches it."""
     manifest = {
+        "launcher": launcher,
         "overrides": overrides,
         # from the manifest's own place: `out` may be moved, and read from anywhere
         "runs": [os.path.relpath(one.path, directory) for one in jobs],
         "hashes": [one.digest for one in jobs],
     }
     atomic_write(directory / "manifest.json", json.dumps(manifest, indent=1))
-    return directory
 
 
-def queue(jobs: list[Job]) -> None:
-    """Give every run that has not begun a directory that says it is queued."""
+def read_manifest(directory: Path) -> Manifest:
+    """Return what a sweep's directory says.
+
+    Raises:
+      UserError: it is no sweep's directory.
+    """
+    try:
+        found = json.loads((directory / "manifest.json").read_bytes())
+        runs = [Path(os.path.normpath(directory / str(run))) for run in found["runs"]]
+        return Manifest(runs, dict(found.get("launcher", {"name": "basic"})))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{directory}: not a sweep's directory (no readable manifest.json); those are "
+            "OUT/sweeps/NAME, with out=OUT of rigor-train"
+        ) from error
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Keep other processes from working on the sweep inside the block.
+
+    Raises:
+      UserError: one does, or the place is not writable.
+    """
+    with disk_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    lock = Lock(directory)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def queue(jobs: list[Job], sweep: str) -> None:
+    """Queue every run that is neither done nor running: its directory then has all a worker needs.
+
+    Raises:
+      UserError: a directory holds another config's run, or cannot be written.
+    """
     for one in jobs:
         run = RunDirectory(one.path)
-        if run.status() is None:
-            with disk_errors(run.path):
-                run.path.mkdir(parents=True, exist_ok=True)
-            run.write_status("queued", steps_total=one.steps)
+        if not run.is_done(one.steps) and not run.is_locked():
+            leave(one, sweep)
 
 
 def summarise(paths: list[Path], directory: Path) -> None:
@@ -108,25 +165,11 @@ def _draw(paths: list[Path], directory: Path) -> tuple[list[Path], list[str]]:
     return pictures, problems
 
 
-def _refuse_twins(jobs: list[Job], overrides: list[list[str]]) -> None:
-    """Refuse two jobs that would be the same run."""
-    seen: dict[str, int] = {}
-    for number, one in enumerate(jobs):
-        if one.digest in seen:
-            first = overrides[seen[one.digest]]
-            raise UserError(
-                f"jobs {seen[one.digest]} ({' '.join(first)}) and {number} "
-                f"({' '.join(overrides[number])}) are the same run; sweep over something that "
-                "changes the result"
-            )
-        seen[one.digest] = number
-
-
-def raise_failures(returns: Sequence[JobReturn]) -> None:
-    """Raise when any job failed: code 2 if all failures were the user's, else 1."""
-    errors = [r._return_value for r in returns if r.status == JobStatus.FAILED]
+def raise_failures(ended: Sequence[Exception | None]) -> None:
+    """Raise when any run failed: code 2 if all failures were the user's, else 1."""
+    errors = [error for error in ended if error is not None]
     if errors:
         ours = [error for error in errors if not isinstance(error, UserError)]
         first = (ours or errors)[0]
-        message = f"{len(errors)} of {len(returns)} runs failed, the first with: {first}"
+        message = f"{len(errors)} of {len(ended)} runs failed, the first with: {first}"
         raise SweepFailed(message, 1 if ours else 2)

@@ -55,7 +55,13 @@ def work(
     notes: list[str] = warnings(config)
     state = training.start(notes.append)
     metrics = MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told)
-    progress = Progress(job.steps, job.label, run.log_path, enabled=True, start=state.steps)
+
+    def beat(step: int, rate: float, seconds_left: float | None) -> None:
+        run.write_status("running", step=step, steps_per_second=rate, seconds_left=seconds_left)
+
+    progress = Progress(
+        job.steps, job.label, run.log_path, enabled=True, start=state.steps, beat=beat
+    )
     with metrics, progress:
         for note in notes:
             progress.note(note)

@@ -16,7 +16,9 @@ from rigor.tracking.rundir import RunDirectory
 if TYPE_CHECKING:
     from rich.table import Table
 
-_COLOURS = {"done": "green", "failed": "red", "lost": "red", "running": "cyan"}
+COLOURS = {"done": "green", "failed": "red", "lost": "red", "running": "cyan"}
+"""Of the states of a run, in every table."""
+
 _ERROR_LINES = 4
 _FOLDABLE = {"run": 12, "status": 12, "where": 8}  # the least width of each
 _COLUMNS = ("run", "steps", "steps/s", "return", "objective", "status", "where")
@@ -69,7 +71,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], width: int = 80) -> "Table":
         justify: Literal["left", "right"] = "right" if name in ("steps", "steps/s") else "left"
         table.add_column(name, width=limit, justify=justify, overflow="fold")
     for row, line in zip(rows, cells, strict=True):
-        style = _COLOURS.get(str(row["status"]), "")
+        style = COLOURS.get(str(row["status"]), "")
         folded = [_fold(cell, limit) for cell, limit in zip(line, widths, strict=True)]
         table.add_row(
             *[
@@ -126,6 +128,7 @@ def shorten(names: list[str]) -> tuple[str, list[str]]:
 
 
 def _row(run: RunDirectory) -> dict[str, Any]:
+    state = run.state()
     status = run.status() or {}
     result = run.result() or {}
     try:
@@ -134,28 +137,25 @@ def _row(run: RunDirectory) -> dict[str, Any]:
         metrics = {}
     return {
         "run": run.path.name,
-        # The status is as old as the last checkpoint.
+        # The status is some seconds old, or as old as the last checkpoint.
         "steps": max(status.get("step", 0), int(metrics.get("steps", 0))),
         "steps_total": status.get("steps_total"),
-        "rate": result.get("steps_per_second", metrics.get("steps_per_second")),
+        "rate": _rate(status, result, metrics),
         "return": _triple(result, "return_mean", "return")
         or _triple(metrics, "eval_score", "eval_score"),
         "objective": _triple(result, "objective_exact", "no interval")
         or _triple(result, "objective", "objective")
         or _triple(metrics, "eval_objective", "eval_objective"),
-        "status": _state(run, status, bool(metrics)),
+        "status": state,
         "error": status.get("error"),
         "where": _relative(run.path.absolute().parent),
     }
 
 
-def _state(run: RunDirectory, status: Mapping[str, Any], has_metrics: bool) -> str:
-    if not run.path.is_dir():
-        return "lost"
-    state = status.get("state")
-    if state is None:
-        return "lost" if has_metrics and not run.is_locked() else "queued"
-    return "lost" if state == "running" and not run.is_locked() else str(state)
+def _rate(*sources: Mapping[str, Any]) -> float | None:
+    """Return the first steps/s that is known: of the last minute, of the run, of its metrics."""
+    rates = [source.get("steps_per_second") for source in sources]
+    return next((rate for rate in rates if rate), None)
 
 
 def _triple(

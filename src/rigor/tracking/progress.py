@@ -4,7 +4,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _LINE_EVERY = 10.0  # seconds between plain lines
+_BEAT_EVERY = 10.0  # seconds between heartbeats
 _DRAW_EVERY = 0.5  # seconds between two pictures of the bar; more often is restless
 _RATE_OVER = 60  # samples of about a second: learning is much slower than filling the replay
 _LABEL_WIDTH = 20  # characters of the label beside the bar
@@ -28,7 +29,13 @@ class Progress:
     """Shows steps, steps per second, the time left and the last returns of one run."""
 
     def __init__(
-        self, total: int, label: str, log_path: Path | str, enabled: bool, start: int = 0
+        self,
+        total: int,
+        label: str,
+        log_path: Path | str,
+        enabled: bool,
+        start: int = 0,
+        beat: Callable[[int, float, float | None], None] = lambda step, rate, seconds_left: None,
     ) -> None:
         """Describe the run; nothing is shown before the `with` block.
 
@@ -38,20 +45,26 @@ class Progress:
           log_path: `train.log`, to which plain lines are appended.
           enabled: False keeps the console silent; the log is written all the same.
           start: agent steps that earlier sessions made, outside steps/s and the time left.
+          beat: called with the step, steps/s and seconds left (None while unknown) after the first
+            second and then about every ten, so that others can see how far the run is.
         """
         self._total, self._label, self._log = total, _plain(label), Path(log_path)
         self._step = start
         self._fields: Mapping[str, Any] = {}
         self._samples: deque[tuple[float, int]] = deque(maxlen=_RATE_OVER)
         self._last_line = self._last_draw = -float("inf")
+        self._next_beat = float("inf")
         self._line_step = -1
         self._console = enabled
+        self._beat = beat
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         """Start the clock, and the bar on a terminal."""
-        self._samples.append((time.monotonic(), self._step))
+        now = time.monotonic()
+        self._samples.append((now, self._step))
+        self._next_beat = now + 1.0  # steps/s of less is noise
         # The check is made here and not by rich, which FORCE_COLOR and its like persuade.
         if self._console and sys.stdout.isatty():
             self._start_bar()
@@ -94,6 +107,9 @@ class Progress:
             self._draw()
         if now - self._last_line >= _LINE_EVERY:
             self._write_line()
+        if now >= self._next_beat:
+            self._next_beat = now + _BEAT_EVERY
+            self._beat(step, self._rate(), self._seconds_left())
 
     def note(self, text: str) -> None:
         """Show a line above the bar, such as the result of an evaluation, and log it."""
@@ -141,8 +157,8 @@ class Progress:
         """Return as many of the numbers as fit, the most important ones first."""
         parts = [
             f"{self._percent()}%",
-            f"{_short(self._step)}/{_short(self._total)}",
-            f"{_short(self._rate())}/s",
+            f"{short(self._step)}/{short(self._total)}",
+            f"{short(self._rate())}/s",
             f"eta {self._time_left()}",
             *self._field_texts(),
         ]
@@ -189,16 +205,34 @@ class Progress:
         return (self._step - step) / elapsed if elapsed > 0 else 0.0
 
     def _time_left(self) -> str:
-        rate = self._rate()
+        return clock(self._seconds_left())
+
+    def _seconds_left(self) -> float | None:
         if self._step >= self._total:
-            return "0:00:00"
-        if rate <= 0:
-            return "-:--:--"
-        minutes, seconds = divmod(round((self._total - self._step) / rate), 60)
-        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+            return 0.0
+        rate = self._rate()
+        return (self._total - self._step) / rate if rate > 0 else None
 
     def _field_texts(self) -> list[str]:
         return [f"{name} {_value(value)}" for name, value in self._fields.items()]
+
+
+def clock(seconds: float | None) -> str:
+    """Return a span of time as `1:02:03`, or `-:--:--` where it is unknown."""
+    if seconds is None:
+        return "-:--:--"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def short(number: float) -> str:
+    """Return a number of steps in at most five characters: 950, 12.3k, 1.2M."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            scaled = number / limit
+            # Cut, not rounded: 999,999 of 1,000,000 steps is not the end.
+            return f"{int(scaled)}{unit}" if scaled >= 100 else f"{int(scaled * 10) / 10:g}{unit}"
+    return f"{number:.0f}"
 
 
 def _plain(text: str) -> str:
@@ -207,13 +241,3 @@ def _plain(text: str) -> str:
 
 def _value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else _plain(str(value))
-
-
-def _short(number: float) -> str:
-    """Return a number of steps in at most five characters: 950, 12.3k, 1.2M."""
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            scaled = number / limit
-            # Cut, not rounded: 999,999 of 1,000,000 steps is not the end.
-            return f"{int(scaled)}{unit}" if scaled >= 100 else f"{int(scaled * 10) / 10:g}{unit}"
-    return f"{number:.0f}"

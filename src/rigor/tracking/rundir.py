@@ -3,19 +3,16 @@
     config.yaml   the composed config            status.json   state, times, step, host, error
     metrics.csv   one row per log point          result.json   the final numbers
     checkpoints/  atomic, the last k             train.log     and the traceback if there is one
+    job.json      of a member of a sweep: what else a worker needs
 
 `RunDirectory(path)` reads a directory and takes no lock; `RunDirectory.open(...)` is for the one
 process that runs in it.
 """
 
-import errno
-import fcntl
 import json
 import math
 import os
 import socket
-import time
-import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +20,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from rigor.errors import UserError
-from rigor.tracking.disk import append_text, atomic_write, disk_errors, write_all
+from rigor.tracking.disk import append_text, atomic_write, disk_errors
 from rigor.tracking.identity import OUTSIDE_HASH, config_hash, difference, directory_name
+from rigor.tracking.lock import Lock
+from rigor.tracking.metrics import last_values
 from rigor.tracking.provenance import commit, versions
 
 __all__ = [
@@ -40,8 +39,11 @@ __all__ = [
 
 STATES = ("queued", "running", "done", "failed", "preempted")
 
+SILENT = 300.0
+"""Seconds without a word after which a run on another machine that nobody seems to hold is lost."""
+
 _SHOWN = 12  # digits of a hash in a message
-_LOCK_PATIENCE = 0.5  # seconds; a reader that asks `is_locked` holds the lock for an instant
+_WHILE_RUNNING = ("steps_per_second", "seconds_left")
 
 
 class RunDirectory:
@@ -50,7 +52,7 @@ class RunDirectory:
     def __init__(self, path: Path | str) -> None:
         """Point at a directory, which need not exist, to read it; nothing is locked or created."""
         self.path = Path(path)
-        self._lock: int | None = None
+        self._lock = Lock(self.path)
 
     @classmethod
     def open(cls, path: Path | str, config: Mapping[str, Any], digest: str) -> Self:
@@ -68,7 +70,7 @@ class RunDirectory:
         run = cls(path)
         with disk_errors(run.path):
             run.checkpoints.mkdir(parents=True, exist_ok=True)
-        run._acquire()
+        run._lock.acquire()
         try:
             run._refuse_another(config, digest)
             run._write_config(config, digest)
@@ -119,8 +121,9 @@ class RunDirectory:
     def write_status(self, state: str, **fields: Any) -> None:
         """Write `status.json` whole: what was there, with `fields` and the times on top.
 
-        `started` is the time of the first `running`; `error` is kept only when given. Step counts
-        are agent steps, times ISO 8601 in UTC.
+        `started` is the time of the first `running`; `error` is kept only when given, and
+        `steps_per_second` and `seconds_left` while it runs. Step counts are agent steps, times ISO
+        8601 in UTC.
         """
         if state not in STATES:
             raise ValueError(f"state={state!r}: one of {', '.join(STATES)}")
@@ -128,12 +131,31 @@ class RunDirectory:
         before = self.status() or {}
         status = {"state": state, "started": None, "updated": None, "step": 0, "steps_total": None}
         status |= before
+        if state != "running":
+            status |= dict.fromkeys(_WHILE_RUNNING)
         status |= {"state": state, "host": socket.gethostname(), "pid": os.getpid(), "error": None}
         status |= fields
         status["updated"] = now
         if state != "queued":
             status["started"] = status["started"] or now
         atomic_write(self.path / "status.json", _json(status))
+
+    def state(self) -> str:
+        """Return what `status.json` says, but `lost` where that cannot be true.
+
+        A run is lost that says it is running while no process holds its lock, and so is one whose
+        directory or status is gone. Locks may not reach from one machine to another: a run
+        elsewhere is given up only once it has been silent for `SILENT` seconds.
+        """
+        status = self.status()
+        if status is None or "state" not in status:
+            begun = not self.path.is_dir() or self._has_metrics()
+            return "lost" if begun and not self.is_locked() else "queued"
+        said = str(status["state"])
+        if said != "running" or self.is_locked():
+            return said
+        elsewhere = status.get("host") != socket.gethostname()
+        return said if elsewhere and _age(status.get("updated")) < SILENT else "lost"
 
     def is_done(self, steps: int) -> bool:
         """Tell whether the run finished with at least `steps` agent steps."""
@@ -159,23 +181,11 @@ class RunDirectory:
 
         Where the file system has no locks nobody can know, and the answer is True.
         """
-        try:
-            descriptor = os.open(self.path / ".lock", os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return self._lock.is_held()
 
     def close(self) -> None:
         """Release the lock; a second call does nothing."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._lock.release()
 
     def __enter__(self) -> Self:
         """Return the directory itself."""
@@ -190,41 +200,11 @@ class RunDirectory:
         """Release the lock."""
         self.close()
 
-    def _acquire(self) -> None:
-        with disk_errors(self.path):
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    def _has_metrics(self) -> bool:
         try:
-            self._flock(descriptor)
-            with disk_errors(self.path):
-                os.ftruncate(descriptor, 0)
-                write_all(descriptor, f"pid {os.getpid()} on {socket.gethostname()}\n".encode())
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._lock = descriptor
-
-    def _flock(self, descriptor: int) -> None:
-        deadline = time.monotonic() + _LOCK_PATIENCE
-        while True:
-            try:
-                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise UserError(
-                        f"{self.path}: another process runs there ({_holder(descriptor)}); "
-                        "wait for it, end it, or choose another place with out=DIR"
-                    ) from error
-                time.sleep(0.05)
-            except OSError as error:
-                if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
-                    raise
-                # Some cluster file systems are mounted without locks; refusing would shut them out.
-                warnings.warn(
-                    f"{self.path}: this file system has no locks; "
-                    "nothing stops a second process from running in the same directory",
-                    stacklevel=2,
-                )
-                return None
+            return bool(last_values(self.metrics_path))
+        except UserError:
+            return False
 
     def _refuse_another(self, config: Mapping[str, Any], digest: str) -> None:
         if not self.config_path.exists():
@@ -247,8 +227,12 @@ class RunDirectory:
             atomic_write(self.config_path, text)
 
 
-def _holder(descriptor: int) -> str:
-    return os.pread(descriptor, 300, 0).decode(errors="replace").strip() or "starting just now"
+def _age(stamp: Any) -> float:
+    """Return the seconds since an ISO 8601 time, infinite where it is none."""
+    try:
+        return (datetime.now(UTC) - datetime.fromisoformat(str(stamp))).total_seconds()
+    except (ValueError, TypeError):
+        return math.inf
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -1,0 +1,211 @@
+"""Sweeps on several processes and `rigor-sweep`, by the real command line."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli import TINY, Done, environment, finish, refused, rigor_train, start, wait_for
+
+from rigor import sweep
+from rigor.tracking.rundir import RunDirectory
+
+LOCAL = ("hydra/launcher=local", "hydra.launcher.n_jobs=2")
+WALL_CLOCK = {"seconds", "steps_per_second"}
+
+
+def rigor_sweep(*arguments: str, cwd: Path) -> Done:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rigor.sweep", *map(str, arguments)],
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return finish(process)
+
+
+def runs(out: Path) -> list[Path]:
+    return sorted(path for path in out.glob("*-s*-*") if path.is_dir())
+
+
+def states(out: Path) -> list[str]:
+    return [RunDirectory(path).state() for path in runs(out)]
+
+
+def directory_of(out: Path) -> Path:
+    (found,) = (out / "sweeps").iterdir()
+    return found
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with open(run / "metrics.csv") as file:
+        return [
+            {key: value for key, value in row.items() if key not in WALL_CLOCK}
+            for row in csv.DictReader(file)
+        ]
+
+
+@pytest.mark.slow
+def test_several_at_once_are_bit_for_bit_what_one_after_the_other_are(tmp_path):
+    command = (*TINY, "train.steps=400", "-m", "seed=0,1,2")
+    serial = rigor_train(*command, "out=serial", cwd=tmp_path)
+    pooled = rigor_train(*command, *LOCAL, "out=pooled", cwd=tmp_path)
+    assert (serial.code, serial.err) == (pooled.code, pooled.err) == (0, "")
+    ours, theirs = runs(tmp_path / "pooled"), runs(tmp_path / "serial")
+    assert [run.name for run in ours] == [run.name for run in theirs]
+    assert len(ours) == 3
+    for mine, other in zip(ours, theirs, strict=True):
+        assert rows(mine) == rows(other)
+        assert rows(mine)[-1]["steps"] == "400"
+        left, right = (json.loads((run / "result.json").read_text()) for run in (mine, other))
+        assert {key for key in left if left[key] != right[key]} <= WALL_CLOCK | {"commit"}
+    left, right = directory_of(tmp_path / "pooled"), directory_of(tmp_path / "serial")
+    assert left.name == right.name
+    assert {path.name for path in left.iterdir()} == {path.name for path in right.iterdir()}
+    manifest = json.loads((left / "manifest.json").read_text())
+    assert manifest["launcher"] == {"name": "local", "n_jobs": 2}
+    assert pooled.out.count("done: cartpole-") == 3
+    assert pooled.out.count(" done ") == 3  # in the table
+    assert f"picture: {left.relative_to(tmp_path) / 'learning_curves.png'}" in pooled.out
+    assert "\x1b" not in pooled.out
+
+    shown = rigor_sweep("status", left, cwd=tmp_path)
+    assert (shown.code, shown.err) == (0, "")
+    assert "3 done of 3  1.2k/1.2k steps" in shown.out
+    nothing = rigor_sweep("retry", left, cwd=tmp_path)
+    assert (nothing.code, nothing.out) == (0, f"nothing to retry: {shown.out.splitlines()[1]}\n")
+
+
+FRAGILE = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Fragile(CartPoleEnv):
+    steps = 0
+
+    def __init__(self, at=None):
+        super().__init__()
+        self.at = at
+
+    def step(self, action):
+        Fragile.steps += 1
+        if Fragile.steps == self.at:
+            raise ValueError("the pole broke")
+        return super().step(action)
+
+
+gymnasium.register("Fragile-v0", entry_point=Fragile, max_episode_steps=20)
+"""
+
+
+@pytest.mark.slow
+def test_a_failing_member_is_named_and_a_retry_runs_it_again(tmp_path):
+    (tmp_path / "mine.py").write_text(FRAGILE)  # found where the command is typed
+    command = ("env=gymnasium", "env.id=mine:Fragile-v0", *TINY[1:], "out=out")
+    command = (*command, "-m", "+env.kwargs.at=100,100000", *LOCAL)
+    done = rigor_train(*command, cwd=tmp_path)
+    assert done.code == 1
+    (line,) = done.err.splitlines()
+    (failed,) = [run for run in runs(tmp_path / "out") if RunDirectory(run).state() == "failed"]
+    log = failed.relative_to(tmp_path) / "train.log"
+    assert line.startswith("rigor-train: 1 of 2 runs failed, the first with: ValueError: the pole")
+    assert line.endswith(f"the traceback is in {log}")
+    assert f"failed: {failed.name}: ValueError: the pole broke; the traceback is in {log}" in (
+        done.out
+    )
+    assert 'raise ValueError("the pole broke")' in (tmp_path / log).read_text()
+    assert sorted(states(tmp_path / "out")) == ["done", "failed"]
+
+    directory = directory_of(tmp_path / "out")
+    shown = rigor_sweep("status", directory, cwd=tmp_path)
+    assert "1 done, 1 failed of 2" in shown.out
+    assert "ValueError: the pole broke" in shown.out
+    assert f"rigor-sweep retry {directory} goes on with 1" in shown.out
+
+    (tmp_path / "mine.py").write_text(FRAGILE.replace("== self.at", "== -1"))
+    again = rigor_sweep("retry", directory, cwd=tmp_path)
+    assert (again.code, again.err) == (0, "")
+    assert states(tmp_path / "out") == ["done", "done"]
+    assert again.out.count("done: ") == 1
+
+
+@pytest.mark.slow
+def test_a_stopped_sweep_saves_and_a_retry_finishes_it(tmp_path):
+    command = (*TINY, "train.checkpoint_every=50", "train.steps=1500", "-m", "seed=0,1,2")
+    process = start(*command, *LOCAL, "out=out", cwd=tmp_path)
+
+    def at_work():
+        return len(list((tmp_path / "out").glob("*/checkpoints/step_*"))) >= 2
+
+    wait_for(at_work, process)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.code == 130
+    assert done.err == "rigor-train: stopped and saved; the same command goes on from here\n"
+    found = states(tmp_path / "out")
+    assert "preempted" in found
+    assert "running" not in found
+    assert "lost" not in found
+    directory = directory_of(tmp_path / "out")
+    again = rigor_sweep("retry", directory, cwd=tmp_path)
+    assert (again.code, again.err) == (0, "")
+    assert states(tmp_path / "out") == ["done"] * 3
+    for run in runs(tmp_path / "out"):
+        steps = [int(row["steps"]) for row in rows(run)]
+        assert steps == sorted(set(steps))
+    logs = [(run / "train.log").read_text() for run in runs(tmp_path / "out")]
+    assert sum("resumed at step " in log for log in logs) == found.count("preempted")
+
+
+@pytest.mark.slow
+def test_one_sweep_is_worked_on_by_one_process(tmp_path):
+    command = (*TINY, "train.steps=100000", "-m", "seed=0,1", *LOCAL, "out=out")
+    process = start(*command, cwd=tmp_path)
+    wait_for(lambda: "running" in states(tmp_path / "out"), process)
+    directory = directory_of(tmp_path / "out")
+    done = rigor_train(*command, cwd=tmp_path)
+    refused(done, "another process runs there")
+    assert rigor_sweep("retry", directory, cwd=tmp_path).code == 2
+    shown = rigor_sweep("status", directory, cwd=tmp_path)
+    assert "running" in shown.out
+    assert "retry" not in shown.out
+    process.terminate()
+    assert finish(process).code == 143
+
+
+@pytest.mark.slow
+def test_a_launcher_without_a_sweep_and_odd_numbers_of_processes_are_refused(tmp_path):
+    done = rigor_train(*TINY, "hydra/launcher=local", cwd=tmp_path)
+    refused(done, "hydra/launcher=local", "add -m")
+    done = rigor_train(*TINY, "-m", LOCAL[0], "hydra.launcher.n_jobs=0", cwd=tmp_path)
+    refused(done, "hydra.launcher.n_jobs=0", "1 or more")
+    done = rigor_train(*TINY, "-m", "hydra/launcher=locl", cwd=tmp_path)
+    refused(done, "hydra/launcher=locl", "local")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_names_the_commands(capsys):
+    sweep.run(["--help"])
+    shown = capsys.readouterr().out
+    for name in sweep.COMMANDS:
+        assert f"\n  rigor-sweep {name} " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ([], "which command"),
+        (["stauts", "x"], "no such command; choose one of"),
+        (["status"], "takes one directory"),
+        (["status", "/"], "/: not a sweep's directory"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(arguments, part):
+    with pytest.raises(sweep.UserError, match=part):
+        sweep.run(arguments)
