@@ -22,6 +22,7 @@ from rigor.errors import RunFailed, Stopped, UserError
 from rigor.execute import run
 from rigor.launch import hints, sweep
 from rigor.launch.job import explain, job
+from rigor.launch.threads import one_thread
 
 FLAGS_WITH_VALUE = (  # of Hydra; --info may stand without one
     "--cfg",
@@ -40,10 +41,7 @@ FLAGS_WITH_VALUE = (  # of Hydra; --info may stand without one
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    # before torch is imported: a run is one thread, and idle ones must not spin
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    one_thread()
     # Hydra then raises what it would otherwise print in its own way and exit 1 for
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     sys.path.append(os.getcwd())  # where a user's own discounts and problems are

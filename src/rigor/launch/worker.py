@@ -12,6 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
+from rigor.launch.threads import one_thread
+
 SAYS = "rigor-worker: "
 """How the line begins that says why a worker ended with a code that is not 0."""
 
@@ -20,9 +22,7 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, prctl(2)
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    # before torch is imported: a run is one thread, and idle ones must not spin
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    one_thread()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     code, line = 0, ""
