@@ -7,10 +7,10 @@ export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check clean
+.PHONY: help setup train test check bench bench-compare bench-memory clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
 setup: $(READY) ## make .venv with everything in it
 
@@ -33,6 +33,17 @@ check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+
+bench: $(READY) ## speed against peers and the floor, 15 minutes; QUICK=1 for a look, OUT=file.json
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
+	$(BIN)/python benchmarks/grid.py $(if $(OUT),--bench $(OUT))
+
+bench-compare: $(READY) ## what moved between two benchmarks: OLD=a.json NEW=b.json
+	$(BIN)/python benchmarks/compare.py $(OLD) $(NEW)
+
+bench-memory: $(READY) ## what a replay of a million frames takes: 7 GB of memory and of disk
+	$(BIN)/python benchmarks/memory.py
 
 clean: ## remove .venv and caches; runs stay
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -22,7 +22,7 @@ from rigor.errors import RunFailed, Stopped, UserError
 from rigor.execute import run
 from rigor.launch import hints, sweep
 from rigor.launch.job import explain, job
-from rigor.launch.threads import one_thread
+from rigor.launch.process import one_thread
 
 FLAGS_WITH_VALUE = (  # of Hydra; --info may stand without one
     "--cfg",

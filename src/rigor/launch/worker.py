@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from rigor.launch.threads import one_thread
+from rigor.launch.process import one_thread
 
 SAYS = "rigor-worker: "
 """How the line begins that says why a worker ended with a code that is not 0."""

@@ -1,4 +1,4 @@
-"""One run, one core: what must be said before torch is imported."""
+"""What a process that runs a run asks for before torch is imported."""
 
 import os
 

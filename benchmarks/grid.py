@@ -1,0 +1,137 @@
+"""What the paper's whole Atari grid costs, computed from measured numbers.
+
+    python benchmarks/grid.py [--measure] [--bench FILE] [--gpu FILE]
+
+50 games × 3 agents × 3 seeds × 10 million agent steps, one update for every four, 4 × 10 × 50
+outputs. `--measure` plays every game again and rewrites emulator.csv (five minutes).
+"""
+
+import argparse
+import csv
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+RUNS_OF_A_GAME = 3 * 3
+STEPS = 10_000_000
+CASE = "4x10x50"
+LEFT_OUT = (  # of the 57; the first five are named in the paper
+    "skiing",
+    "solaris",
+    "montezuma_revenge",
+    "pitfall",
+    "private_eye",
+    "defender",
+    "surround",
+)
+EMULATOR = HERE / "emulator.csv"
+
+
+def measure() -> None:
+    """Play each game at random for a CPU second; write agent steps per CPU second."""
+    import numpy as np
+    from pieces import compose
+    from timing import machine
+
+    from rigor.envs.atari import GAMES
+
+    where = machine()
+    rows = []
+    for game in GAMES:
+        games = compose(f"env.game={game}").config.env.make(8, evaluation=False)
+        rng = np.random.default_rng(0)
+        games.reset(np.random.SeedSequence(0))
+        for _ in range(20):
+            games.step(rng.integers(0, games.n_actions, 8))
+        steps, began = 0, time.process_time()
+        while (took := time.process_time() - began) < 1.0:
+            games.step(rng.integers(0, games.n_actions, 8))
+            steps += 8
+        rows.append((game, round(steps / took), where["cpu"], where["date"]))
+        games.close()
+    with open(EMULATOR, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("game", "agent_steps_per_cpu_second", "cpu", "date"))
+        writer.writerows(rows)
+
+
+def cost(
+    emulator: dict[str, float],
+    learner_ms: float,
+    gpu_steps_per_second: float | None = None,
+    cores: int = 16,
+) -> dict[str, dict[str, float]]:
+    """Return core-hours and, where measured, GPU-hours of each game of the grid.
+
+    Args:
+      emulator: agent steps per CPU second of each game.
+      learner_ms: CPU milliseconds per agent step of all but the emulator.
+      gpu_steps_per_second: of one GPU with packed runs; None where it was not measured.
+      cores: beside the GPU, which the emulators share.
+    """
+    steps = RUNS_OF_A_GAME * STEPS
+    hours = {}
+    for game, speed in emulator.items():
+        if game in LEFT_OUT:
+            continue
+        hours[game] = {
+            "core_hours": steps * (learner_ms / 1e3 + 1.0 / speed) / 3600,
+            "emulator_core_hours": steps / speed / 3600,
+        }
+        if gpu_steps_per_second is not None:
+            # the slower of the two works all the time
+            hours[game]["gpu_hours"] = steps / min(gpu_steps_per_second, cores * speed) / 3600
+    return hours
+
+
+def estimate(bench: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
+    """Return the lines that tell what the grid costs."""
+    from timing import median
+
+    with open(EMULATOR, newline="") as file:
+        rows = list(csv.DictReader(file))
+    emulator = {row["game"]: float(row["agent_steps_per_cpu_second"]) for row in rows}
+    sections = bench["cpu_ms"]["default"]
+    learner = median(sections[f"training {CASE}"]["rigor"])
+    learner -= median(sections["environment"]["emulator, 8 steps"]) / 8
+    rows_of_case = [row for row in (gpu or {}).get("rows", []) if row["case"] == CASE]
+    best = max((sum(row["steps_per_second"]) for row in rows_of_case), default=None)
+    hours = cost(emulator, learner, best)
+    total = {key: sum(one[key] for one in hours.values()) for key in next(iter(hours.values()))}
+    slow = sorted(hours, key=lambda game: emulator[game])
+    lines = [
+        f"the grid: {len(hours)} games × {RUNS_OF_A_GAME} runs × {STEPS:,} agent steps",
+        f"  CPU alone: {total['core_hours']:,.0f} core-hours at {learner:.1f} ms a step and the "
+        f"emulator's time, {total['emulator_core_hours']:,.0f} of them emulation",
+        f"  emulators, agent steps per CPU second: {slow[0]} {emulator[slow[0]]:,.0f} (slowest) to "
+        f"{slow[-1]} {emulator[slow[-1]]:,.0f} ({rows[0]['cpu']}, {rows[0]['date']})",
+    ]
+    if gpu is None or best is None:
+        return [*lines, "  GPU: not measured here; benchmarks/gpu.sh does it"]
+    return [
+        *lines,
+        f"  GPU: {total['gpu_hours']:,.0f} hours of {gpu['machine']['card']} with 16 cores, at "
+        f"{best:,.0f} agent steps/s",
+    ]
+
+
+def main() -> None:
+    """Measure if asked, and print the estimate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measure", action="store_true", help="play every game again")
+    parser.add_argument("--bench", type=Path, default=HERE / "results" / "latest.json")
+    parser.add_argument("--gpu", type=Path, default=HERE / "results" / "gpu.json")
+    asked = parser.parse_args()
+    if asked.measure:
+        measure()
+    gpu = json.loads(asked.gpu.read_text()) if asked.gpu.exists() else None
+    print("\n".join(estimate(json.loads(asked.bench.read_text()), gpu)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""The pieces of a training step, each in rigor's way and in others'."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from single_file import SingleFile
+from timing import Samples, interleaved
+
+import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/ names
+from rigor import config
+from rigor.launch.job import Job, job
+from rigor.learning.agent import Agent
+from rigor.learning.networks import as_input
+from rigor.learning.replay import Batch
+from rigor.maths import quantile
+
+CPU = torch.device("cpu")
+CASES = {
+    "4x10x50": ["agent=multihorizon", "agent.quantiles=50"],
+    "18x10x200": ["agent=multihorizon", "agent.quantiles=200", "env.full_actions=true"],
+    "4x1x200": ["agent=singlehorizon", "agent.quantiles=200"],
+}
+"""Actions × horizons × quantiles, and the overrides that make them on Breakout."""
+
+BATCH = 32
+
+
+def compose(*overrides: str) -> Job:
+    """Return the job that `rigor-train` would run on Breakout."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_module
+
+    config.register()
+    with initialize_config_module("rigor.conf", version_base="1.3"):
+        composed = hydra_compose(
+            "train", ["env=atari/breakout", *overrides], return_hydra_config=True
+        )
+    return job(composed, OmegaConf.to_container(composed.hydra.runtime.choices))
+
+
+def make_agent(case: str, *overrides: str) -> tuple[Job, Agent, Any]:
+    """Return a job, its agent and its games, 8 copies."""
+    one = compose(*CASES[case], *overrides)
+    games = one.config.env.make(8, evaluation=False)
+    return one, Agent(one.config, games, CPU, seed=0), games
+
+
+def make_peer(agent: Agent, games: Any) -> SingleFile:
+    """Return the single-file peer of an agent, with the agent's weights."""
+    train = agent.config.train
+    peer = SingleFile(
+        games,
+        agent.online.shape,
+        agent._backup.numpy(),
+        agent._weights.numpy(),
+        train.huber,
+        train.learning_rate,
+        train.adam_eps,
+    )
+    for there, here in ((peer.online, agent.online), (peer.target, agent.target)):
+        pairs = zip(there.parameters(), here.parameters(), strict=True)
+        for left, right in pairs:
+            left.data.copy_(right.data)
+    return peer
+
+
+def random_batch(n_actions: int) -> Batch:
+    """Return a batch of noise."""
+    rng = np.random.default_rng(0)
+    frames = torch.from_numpy(rng.integers(0, 256, (BATCH, 5, 84, 84), dtype=np.uint8))
+    return Batch(
+        frames[:, :-1],
+        frames[:, 1:],
+        t=rng.integers(0, 1000, BATCH),
+        stock=np.zeros(BATCH),
+        stock_start=np.zeros(BATCH),
+        action=rng.integers(0, n_actions, BATCH),
+        reward=rng.choice([-1.0, 0.0, 1.0], BATCH),
+        terminated=rng.random(BATCH) < 0.05,
+    )
+
+
+def for_peer(batch: Batch) -> list[torch.Tensor]:
+    """Return a batch as the peer takes it."""
+    numbers = (batch.t, batch.action, batch.reward.astype(np.float32))
+    return [
+        batch.observation.contiguous(),
+        batch.observation_next.contiguous(),
+        *map(torch.tensor, numbers),
+        torch.tensor(batch.terminated.astype(np.float32)),
+    ]
+
+
+def losses_agree(agent: Agent, peer: SingleFile) -> float:
+    """Return the relative difference of the two losses of one batch."""
+    batch = random_batch(agent.online.shape[0])
+    here, there = agent.loss(batch).item(), peer.loss(*for_peer(batch)).item()
+    return abs(here - there) / abs(there)
+
+
+def loss(repeats: int) -> dict[str, Samples]:
+    """Time the loss forward and backward: our three ways, and two usual ones."""
+    found = {}
+    for n_horizons, n in ((10, 200), (1, 200), (10, 50)):
+        torch.manual_seed(0)
+        x = torch.randn(BATCH, n_horizons, n, requires_grad=True)
+        y = torch.randn(BATCH, n_horizons, n)
+        tau = torch.tensor(quantile.levels(n), dtype=torch.float32)
+
+        def ours(pairs: quantile.Pairs, x=x, y=y, tau=tau) -> None:
+            x.grad = None
+            quantile.quantile_huber_loss(x, y, tau, 0.1, "qr_dqn", pairs).backward()
+
+        def pairwise(x=x, y=y, tau=tau) -> None:
+            x.grad = None
+            u = y.unsqueeze(2) - x.unsqueeze(3)
+            huber = torch.where(u.abs() <= 0.1, 0.5 * u.pow(2), 0.1 * (u.abs() - 0.05))
+            weight = torch.abs(tau.view(1, 1, -1, 1) - (u.detach() < 0).float())
+            (weight * huber).mean(3).sum(2).mean().backward()
+
+        def smooth_l1(x=x, y=y, tau=tau) -> None:
+            x.grad = None
+            left, right = torch.broadcast_tensors(x.unsqueeze(3), y.unsqueeze(2))
+            huber = torch.nn.functional.smooth_l1_loss(left, right, reduction="none", beta=0.1)
+            weight = torch.abs(tau.view(1, 1, -1, 1) - (right < left).float())
+            (0.1 * weight * huber).mean(3).sum(2).mean().backward()
+
+        found[f"loss {BATCH}x{n_horizons}x{n}"] = interleaved(
+            {
+                "compiled": lambda ours=ours: ours(quantile.meet_compiled()),
+                "all pairs": lambda ours=ours: ours(quantile.meet),
+                "sorted": lambda ours=ours: ours(quantile.meet_sorted),
+                "eager pairwise": pairwise,
+                "smooth_l1 style": smooth_l1,
+            },
+            repeats,
+        )
+    return found
+
+
+def network(case: str, repeats: int) -> dict[str, Samples]:
+    """Time trunk, head, acting, optimiser and whole update of one case."""
+    _, agent, games = make_agent(case)
+    _, half, _ = make_agent(case, "train.precision=bf16")
+    peer = make_peer(agent, games)
+    difference = losses_agree(agent, peer)
+    assert difference < 1e-4, f"{case}: the peer's loss differs by {difference:.2g}"
+    for one in (agent, half):
+        one.compile_loss(lambda line: None)  # as a run of this length does
+    net, n_actions = agent.online, agent.online.shape[0]
+    batch = random_batch(n_actions)
+    action, t = torch.from_numpy(batch.action), torch.from_numpy(batch.t)
+    frames, stock = as_input(batch.observation), torch.zeros(BATCH)
+    hidden = torch.randn(BATCH, net.head.in_features, requires_grad=True)
+
+    def trunk() -> None:
+        net.zero_grad(set_to_none=True)
+        net.hidden(frames, t, stock).sum().backward()
+
+    @torch.no_grad()
+    def forward() -> None:
+        net.hidden(frames, t, stock)
+
+    def taken() -> None:
+        net.zero_grad(set_to_none=True)
+        net.of_actions(hidden, action).sum().backward()
+
+    def whole() -> None:
+        net.zero_grad(set_to_none=True)
+        net.quantiles(hidden)[torch.arange(BATCH), action].sum().backward()
+
+    found = {
+        f"trunk {case}": interleaved({"forward+backward": trunk, "forward": forward}, repeats),
+        f"head of the action taken {case}": interleaved(
+            {"rigor": taken, "full head": whole}, repeats
+        ),
+    }
+    weights = agent._weights[t[:1]]
+    for n in (1, 8):
+        few = hidden[:n].detach()
+        agent.online.means(few)
+
+        @torch.no_grad()
+        def collapsed(few=few) -> None:
+            (net.means(few)[..., 0] @ weights[0]).argmax(1)
+
+        @torch.no_grad()
+        def full(few=few) -> None:
+            (net.quantiles(few).mean(3) @ weights[0]).argmax(1)
+
+        found[f"choice of {n} {case}"] = interleaved(
+            {"rigor": collapsed, "full head": full}, repeats
+        )
+    copies = {
+        name: [p.detach().clone().requires_grad_() for p in net.parameters()]
+        for name in ("fused", "foreach", "loop")
+    }
+    adams = {}
+    for name, parameters in copies.items():
+        for one in parameters:
+            one.grad = torch.randn_like(one)
+        adams[name] = torch.optim.Adam(
+            parameters, fused=name == "fused" or None, foreach=name == "foreach" or None
+        )
+        if name == "loop":
+            adams[name] = torch.optim.Adam(parameters, fused=False, foreach=False)
+    found[f"Adam {case}"] = interleaved({n: one.step for n, one in adams.items()}, repeats)
+    theirs = for_peer(batch)
+    found[f"update {case}"] = interleaved(
+        {
+            "rigor": lambda: agent.update(batch),
+            "rigor bf16": lambda: half.update(batch),
+            "single file": lambda: peer.update(*theirs),
+        },
+        repeats,
+    )
+    return found
+
+
+def environment(repeats: int) -> dict[str, Samples]:
+    """Time the emulator and the replay of 8 games, per agent step."""
+    from rigor.learning.replay import Layout, Replay
+
+    one = compose()
+    games = one.config.env.make(8, evaluation=False)
+    now = games.reset(np.random.SeedSequence(0))
+    rng, zeros = np.random.default_rng(0), np.zeros(8)
+    replay = Replay(20_000, Layout(8, (84, 84), np.dtype(np.uint8), 4))
+
+    def store() -> None:
+        replay.add(
+            now,
+            t=zeros,
+            stock=zeros,
+            stock_start=zeros,
+            action=zeros,
+            reward=zeros,
+            terminated=zeros,
+            valid=zeros == 0,
+        )
+
+    for _ in range(replay.n_rows):
+        store()
+    arms = {
+        "emulator, 8 steps": lambda: games.step(rng.integers(0, games.n_actions, 8)),
+        "store, 8 steps": store,
+        "sample a batch": lambda: replay.sample(BATCH, rng),
+    }
+    return {"environment": interleaved(arms, repeats)}

@@ -1,0 +1,87 @@
+"""What could rot in `benchmarks/`: the peer's loss, the verdicts and the arithmetic."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+
+
+@pytest.mark.parametrize("case", ["4x10x50", "4x1x200"])
+def test_the_single_file_peer_computes_the_same_loss_and_actions(case):
+    import pieces
+
+    _, agent, games = pieces.make_agent(case)
+    peer = pieces.make_peer(agent, games)
+    assert pieces.losses_agree(agent, peer) < 1e-5
+    batch = pieces.random_batch(agent.online.shape[0])
+    frames = batch.observation.numpy()
+    there, here = peer.act(frames, batch.t), agent.greedy(frames, batch.t, batch.stock)
+    assert (there == here).mean() > 0.9  # of equal values rounding may choose another
+    games.close()
+
+
+def file_of(samples, cpu="a"):
+    return {"machine": {"cpu": cpu}, "cpu_ms": {"default": {"update": {"rigor": samples}}}}
+
+
+def test_noise_is_told_from_a_change():
+    from compare import compare
+
+    old = file_of([10.0, 11.0, 12.0])
+    assert compare(old, file_of([9.5, 10.5, 11.5])) == ["1 times did not move"]
+    # apart, but by less than three hundredths
+    assert compare(file_of([10.0]), file_of([10.2])) == ["1 times did not move"]
+    changed = compare(old, file_of([21.0, 22.0, 23.0], cpu="b"))
+    assert changed == [
+        "other machines: a, b",
+        "default / update / rigor: 11 → 22 ms, 2.00× (slower)",
+        "0 times did not move",
+    ]
+    gone = compare(old, {"machine": {"cpu": "a"}, "cpu_ms": {"default": {}}})
+    assert gone[0] == "default / update / rigor: only in the old file"
+
+
+def test_the_grid_adds_up_by_hand():
+    from grid import cost
+
+    # 9 runs of 10 million steps are 9e7: at 10 ms and 1/100 s each 9e7 * .02 / 3600 = 500 hours
+    hours = cost({"pong": 100.0, "skiing": 1.0}, learner_ms=10.0)
+    assert set(hours) == {"pong"}
+    assert hours["pong"]["core_hours"] == pytest.approx(500.0)
+    assert hours["pong"]["emulator_core_hours"] == pytest.approx(250.0)
+    # 2 cores give 200 steps/s where the GPU would take 500
+    assert cost({"pong": 100.0}, 10.0, 500.0, cores=2)["pong"]["gpu_hours"] == pytest.approx(125.0)
+    assert cost({"pong": 1e6}, 10.0, 500.0, cores=2)["pong"]["gpu_hours"] == pytest.approx(50.0)
+
+
+def test_fifty_games_of_the_emulator_table_are_in_the_grid():
+    import csv
+
+    from grid import EMULATOR, cost
+
+    with open(EMULATOR, newline="") as file:
+        rows = {
+            row["game"]: float(row["agent_steps_per_cpu_second"]) for row in csv.DictReader(file)
+        }
+    assert len(rows) == 57
+    assert len(cost(rows, 10.0)) == 50
+
+
+@pytest.mark.slow
+def test_the_gpu_script_works_without_a_gpu(tmp_path):
+    out = tmp_path / "gpu.json"
+    command = ["bash", str(HERE / "gpu.sh"), "--smoke", "--out", str(out)]
+    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    subprocess.run(command, env=environment, check=True, timeout=400)
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["way"], row["runs"]) for row in rows] == [("eager", 1), ("recorded", 2)]
+    assert all(speed > 0 for row in rows for speed in row["steps_per_second"])
