@@ -43,7 +43,8 @@ class SingleFile:
 
     Args:
       games: rigor's `AtariGames`, seeded here. shape: (A, M, N).
-      gammas: γ_i, or d̂_t where M is 1, [T, M]. weights: w_{i,t}, [T, M]. kappa, learning_rate, eps: as rigor's.
+      gammas: γ_i, or d̂_t where M is 1, [T, M]. weights: w_{i,t}, [T, M].
+      kappa, learning_rate, eps: as rigor's.
     """
 
     def __init__(
