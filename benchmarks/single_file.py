@@ -115,9 +115,9 @@ class SingleFile:
         columns = (self.obs, self.next_obs, self.times, self.actions, self.rewards, self.dones)
         return [torch.tensor(column[i]) for column in columns]
 
-    def run(self, steps: int, learns: bool) -> None:
-        """Go on for so many agent steps, with an update for every four."""
-        until = self.steps + steps
+    def run(self, steps: int, learns: bool) -> int:
+        """Go on for so many agent steps, with an update for every four; return those taken."""
+        before, until = self.steps, self.steps + steps
         while self.steps < until:
             if self.rng.random() < 0.01 or not learns:
                 actions = self.rng.integers(0, self.shape[0], self.games.n_envs)
@@ -133,10 +133,11 @@ class SingleFile:
                 self.rewards[self.pos] = np.clip(step.reward[i], -1, 1)
                 self.dones[self.pos] = step.terminated[i]
                 self.pos = (self.pos + 1) % len(self.obs)
-                self.size = max(self.size, self.pos)
+                self.size = min(self.size + 1, len(self.obs))
                 self.t[i] += 1
                 self.steps += 1
             self.now = step.observation
             if learns:
                 for _ in range(self.games.n_envs // 4):
                     self.update(*self.sample())
+        return self.steps - before

@@ -1,37 +1,47 @@
 """End to end: agent steps per CPU second once learning has begun, in turn with the peers."""
 
 import contextlib
+import functools
 import importlib.util
+import signal
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from pieces import CASES, CPU, compose, make_peer
+from pieces import CASES, CPU, compose, make_agent, make_peer
 from timing import Samples
 
 from rigor.errors import Stopped
+from rigor.launch.job import Job
 from rigor.learning import loop
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.progress import Progress
 from rigor.tracking.rundir import RunDirectory
 
-WARM_UP = 1600  # random agent steps before the first update, of every arm
+WARM_UP = 1600  # agent steps before the first update, of every arm
+
+Run = Callable[[int], int]
+"""Goes on with a training for so many agent steps or a few more, and returns how many it took."""
 
 
 def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
-    """Return CPU milliseconds per agent step of every arm, `repeats` chunks in turn.
-
-    rigor runs its own loop, whole; the peers run inside the callback that it asks at every step
-    whether to stop, and while they do its clock stands still.
-    """
-    samples: Samples = {"rigor": [], "rigor bf16": [], "single file": []}
-    with tempfile.TemporaryDirectory() as folder:
-        peers = _peers(case)
-        samples |= {name: [] for name in peers}
-        _run(case, "bf16", chunk, repeats, samples["rigor bf16"], {}, samples, folder)
-        _run(case, "fp32", chunk, repeats, samples["rigor"], peers, samples, folder)
+    """Return CPU milliseconds per agent step of every arm, `repeats` chunks of steps in turn."""
+    with contextlib.ExitStack() as after:
+        folder = after.enter_context(tempfile.TemporaryDirectory())
+        runs = {
+            "rigor": _rigor(case, "fp32", folder, after),
+            "rigor bf16": _rigor(case, "bf16", folder, after),
+            **_peers(case),
+        }
+        samples: Samples = {name: [] for name in runs}
+        for _ in range(repeats):
+            for name, run in runs.items():
+                began = time.process_time()
+                steps = run(chunk)
+                samples[name].append(1e3 * (time.process_time() - began) / steps)
     return {f"training {case}": samples}
 
 
@@ -51,58 +61,42 @@ def settings(case: str, folder: str, learning_starts: int) -> list[str]:
     ]
 
 
-def _run(
-    case: str,
-    precision: str,
-    chunk: int,
-    repeats: int,
-    own: list[float],
-    peers: dict[str, Any],
-    samples: Samples,
-    folder: str,
-) -> None:
-    """Train for a few chunks, and let each peer run a chunk after each of ours."""
-    own_settings = settings(case, folder, WARM_UP)
-    one = compose(*own_settings, f"train.precision={precision}")
-    clock = {"began": 0.0, "steps": 0}
+def _rigor(case: str, precision: str, folder: str, after: contextlib.ExitStack) -> Run:
+    """Return what goes on with rigor's own loop, whole; it has taken its first updates."""
+    one = compose(*settings(case, folder, WARM_UP), f"train.precision={precision}")
+    run = after.enter_context(RunDirectory.open(one.path, one.plain, one.digest))
+    training = loop.Training(one.config, run, CPU)
+    after.callback(training.env.close)
+    state = training.start(lambda line: None)
+    # each chunk ends as a run that is told to stop does, but without its checkpoint
+    training.save = lambda state: None
+    metrics = after.enter_context(MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told))
+    progress = after.enter_context(Progress(one.steps, "bench", run.log_path, enabled=False))
 
-    def between(state: loop.State) -> int | None:
-        """Take the time of a chunk that is over, and give the peers their turn."""
-        if state.steps < WARM_UP + chunk:
-            clock["began"], clock["steps"] = time.process_time(), state.steps
-            return None
-        if state.steps - clock["steps"] < chunk:
-            return None
-        took = time.process_time() - clock["began"]
-        own.append(1e3 * took / (state.steps - clock["steps"]))
-        for name, peer in peers.items():
-            began = time.process_time()
-            peer(chunk)
-            samples[name].append(1e3 * (time.process_time() - began) / chunk)
-        clock["began"], clock["steps"] = time.process_time(), state.steps
-        return 15 if len(own) >= repeats else None
+    def go_on(steps: int) -> int:
+        before, until = state.steps, state.steps + steps
+        with contextlib.suppress(Stopped):
+            loop.train(
+                training,
+                state,
+                metrics,
+                progress,
+                lambda row: None,
+                lambda: signal.SIGTERM if state.steps >= until else None,
+            )
+        return state.steps - before
 
-    torch.set_num_threads(1)
-    with RunDirectory.open(one.path, one.plain, one.digest) as run:
-        training = loop.Training(one.config, run, CPU)
-        state = training.start(lambda line: None)
-        metrics = MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told)
-        progress = Progress(one.steps, "bench", run.log_path, enabled=False)
-        with metrics, progress, contextlib.suppress(Stopped):
-            loop.train(training, state, metrics, progress, lambda row: None, lambda: between(state))
-        training.env.close()
+    go_on(WARM_UP + 16)
+    return go_on
 
 
-def _peers(case: str) -> dict[str, Any]:
-    """Return functions that train each peer for so many agent steps, warmed up."""
-    one = compose(*CASES[case])
-    from rigor.learning.agent import Agent
-
-    games = one.config.env.make(8, evaluation=False)
-    peer = make_peer(Agent(one.config, games, CPU, seed=0), games)
+def _peers(case: str) -> dict[str, Run]:
+    """Return what goes on with each peer; all have taken their first updates."""
+    one, agent, games = make_agent(case)
+    peer = make_peer(agent, games)
     peer.run(WARM_UP, learns=False)
-    peer.run(8, learns=True)
-    peers: dict[str, Any] = {"single file": lambda steps: peer.run(steps, learns=True)}
+    peer.run(16, learns=True)
+    peers: dict[str, Run] = {"single file": functools.partial(peer.run, learns=True)}
     if peer.shape[1] == 1:
         if importlib.util.find_spec("sb3_contrib") is None:
             print("sb3-contrib is not installed: pip install -e '.[bench]'; going on without it")
@@ -111,7 +105,7 @@ def _peers(case: str) -> dict[str, Any]:
     return peers
 
 
-def _sb3(one: Any, n: int) -> Any:
+def _sb3(one: Job, n: int) -> Run:
     """Return sb3-contrib's QRDQN on the same emulator; it does one forward fewer (no double Q)."""
     from gymnasium import spaces
     from sb3_contrib import QRDQN
@@ -168,5 +162,11 @@ def _sb3(one: Any, n: int) -> Any:
         device="cpu",
         seed=0,
     )
-    model.learn(WARM_UP + 64, log_interval=None)
-    return lambda steps: model.learn(steps, reset_num_timesteps=False, log_interval=None)
+    model.learn(WARM_UP + 16, log_interval=None)
+
+    def go_on(steps: int) -> int:
+        before = model.num_timesteps
+        model.learn(steps, reset_num_timesteps=False, log_interval=None)
+        return model.num_timesteps - before
+
+    return go_on
