@@ -4,6 +4,7 @@
 
 Every run is a process of its own that trains on Breakout with 8 games. Once all of them learn, they
 train side by side for the same seconds; the figure is the sum of their agent steps over that time.
+The file is written after every row, and nothing starts that would end after `BUDGET`.
 `--smoke` does the same on the CPU, shorter, so that it is tested where there is no GPU.
 """
 
@@ -14,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ sys.path.insert(0, str(HERE))
 
 PACKED = (1, 2, 4, 6)
 SECONDS = 12.0
+ONE_PLAN = 90.0  # seconds after which runs that hang are killed
+BUDGET = 480.0  # seconds for everything
 WARM_UP = 4000  # agent steps before the clock starts, of which the last quarter with updates
 
 
@@ -30,7 +34,7 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="on the CPU, for a test")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "gpu.json")
+    parser.add_argument("--out", type=Path, help="default: results/gpu.json, smoke.json")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
@@ -38,22 +42,30 @@ def main() -> None:
         run(case, graph, device, float(seconds))
         return
     device, seconds = ("cpu", 2.0) if asked.smoke else ("cuda", SECONDS)
-    rows = []
+    # a smoke test must not pass for a GPU in the estimate of the grid
+    out = asked.out or HERE / "results" / ("smoke.json" if asked.smoke else "gpu.json")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {"machine": described(device), "rows": []}
+    began = time.monotonic()
     for case in ("4x10x50",) if asked.smoke else ("4x10x50", "18x10x200"):
         plans = [("false", 1), *(("true", n) for n in ((2,) if asked.smoke else PACKED))]
         for graph, n in plans:
+            if time.monotonic() - began > BUDGET - ONE_PLAN:
+                print(f"{case}, {n} runs: left out, {BUDGET:.0f} s are all there is", flush=True)
+                continue
             try:
                 speeds = side_by_side(case, graph, n, device, seconds)
-            except RuntimeError as error:
+            except (RuntimeError, BrokenPipeError) as error:
                 print(f"{case}, {n} runs: {error}", flush=True)
                 continue
             way = "recorded" if graph == "true" else "eager"
-            rows.append({"case": case, "way": way, "runs": n, "steps_per_second": speeds})
+            row = {"case": case, "way": way, "runs": n, "steps_per_second": speeds}
+            found["rows"].append(row)
+            out.write_text(json.dumps(found, indent=1) + "\n")
             print(f"{case} {way} {n} runs: {sum(speeds):,.0f} agent steps/s", flush=True)
-    found = {"machine": described(device), "rows": rows}
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(json.dumps(found, indent=1) + "\n")
     print(table(found))
+    if not found["rows"]:
+        sys.exit("nothing was measured")
 
 
 def described(device: str) -> dict[str, Any]:
@@ -85,7 +97,7 @@ def side_by_side(case: str, graph: str, n: int, device: str, seconds: float) -> 
     """Return agent steps/s of each of n processes that train at the same time.
 
     Raises:
-      RuntimeError: one of them ended early.
+      RuntimeError: one of them ended early, or hung.
     """
     command = [sys.executable, __file__, "--child", case, graph, device, str(seconds)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
@@ -95,6 +107,8 @@ def side_by_side(case: str, graph: str, n: int, device: str, seconds: float) -> 
         )
         for _ in range(n)
     ]
+    watch = threading.Timer(ONE_PLAN, lambda: [child.kill() for child in children])
+    watch.start()
     try:
         for child in children:  # each says that it learns
             if not _line(child):
@@ -108,6 +122,7 @@ def side_by_side(case: str, graph: str, n: int, device: str, seconds: float) -> 
             raise RuntimeError("a run ended before its time")
         return [float(line) for line in said]
     finally:
+        watch.cancel()
         for child in children:
             child.kill()
             child.wait()

@@ -64,7 +64,7 @@ def cost(
     emulator: dict[str, float],
     learner_ms: float,
     gpu_steps_per_second: float | None = None,
-    cores: int = 16,
+    cores: int = 0,
 ) -> dict[str, dict[str, float]]:
     """Return core-hours and, where measured, GPU-hours of each game of the grid.
 
@@ -101,7 +101,7 @@ def estimate(bench: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
     learner -= median(sections["environment"]["emulator, 8 steps"]) / 8
     rows_of_case = [row for row in (gpu or {}).get("rows", []) if row["case"] == CASE]
     best = max((sum(row["steps_per_second"]) for row in rows_of_case), default=None)
-    hours = cost(emulator, learner, best)
+    hours = cost(emulator, learner, best, gpu["machine"]["cores"] if gpu else 0)
     total = {key: sum(one[key] for one in hours.values()) for key in next(iter(hours.values()))}
     slow = sorted(hours, key=lambda game: emulator[game])
     lines = [
@@ -115,8 +115,8 @@ def estimate(bench: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
         return [*lines, "  GPU: not measured here; benchmarks/gpu.sh does it"]
     return [
         *lines,
-        f"  GPU: {total['gpu_hours']:,.0f} hours of {gpu['machine']['card']} with 16 cores, at "
-        f"{best:,.0f} agent steps/s",
+        f"  GPU: {total['gpu_hours']:,.0f} hours of {gpu['machine']['card']} with "
+        f"{gpu['machine']['cores']} cores, at {best:,.0f} agent steps/s of Breakout",
     ]
 
 
