@@ -67,7 +67,7 @@ def measure(quick: bool) -> dict[str, dict[str, list[float]]]:
     for case in cases:
         print(f"  {case}", flush=True)
         found |= pieces.network(case, repeats)
-        chunk = 32 if case == "18x10x200" else 96
+        chunk = 32 if case == "18x10x200" else 48 if quick else 96  # agent steps
         found |= training.end_to_end(case, chunk, 3 if quick else 5)
     return found
 

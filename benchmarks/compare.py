@@ -48,8 +48,13 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
             same += 1
             continue
         word = "slower" if ratio > 1.0 else "faster"
-        lines.append(f"{name}: {median(there):.3g} → {median(here):.3g} ms, {ratio:.2f}× ({word})")
+        lines.append(f"{name}: {_told(there)} → {_told(here)} ms, {ratio:.2f}× ({word})")
     return [*lines, f"{same} times did not move"]
+
+
+def _told(samples: list[float]) -> str:
+    """Return the median with the smallest and the largest sample."""
+    return f"{median(samples):.3g} [{min(samples):.3g}, {max(samples):.3g}]"
 
 
 def main() -> None:

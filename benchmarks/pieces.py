@@ -193,6 +193,20 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
         found[f"choice of {n} {case}"] = interleaved(
             {"rigor": collapsed, "full head": full}, repeats
         )
+    games_now = batch.observation[:8].numpy(), batch.t[:8]
+
+    def after_update() -> None:
+        net.forget_means()
+        agent.greedy(*games_now, batch.stock[:8])
+
+    found[f"acting of 8 {case}"] = interleaved(
+        {
+            "rigor after an update": after_update,
+            "rigor": lambda: agent.greedy(*games_now, batch.stock[:8]),
+            "single file": lambda: peer.act(*games_now),
+        },
+        repeats,
+    )
     copies = {
         name: [p.detach().clone().requires_grad_() for p in net.parameters()]
         for name in ("fused", "foreach", "loop")

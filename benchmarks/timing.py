@@ -3,12 +3,13 @@
 import os
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+
+from rigor.tracking.provenance import commit
 
 Samples = dict[str, list[float]]
 
@@ -47,14 +48,12 @@ def machine() -> dict[str, Any]:
         with open("/proc/cpuinfo") as file:
             names = [line.partition(":")[2].strip() for line in file if line[:10] == "model name"]
         cpu = names[0] if names else cpu
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
+    head, plus, dirty = (commit() or "unknown").partition("+")
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "commit": commit.stdout.strip() or "unknown",
+        "commit": head[:10] + plus + dirty,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }

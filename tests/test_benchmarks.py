@@ -29,6 +29,66 @@ def test_the_single_file_peer_computes_the_same_loss_and_actions(case):
     games.close()
 
 
+def test_the_single_file_peer_learns_from_the_same_gradient():
+    import pieces
+
+    _, agent, games = pieces.make_agent("4x10x50")
+    peer = pieces.make_peer(agent, games)
+    batch = pieces.random_batch(agent.online.shape[0])
+    agent.loss(batch).backward()
+    peer.loss(*pieces.for_peer(batch)).backward()
+    pairs = list(zip(peer.online.parameters(), agent.online.parameters(), strict=True))
+    assert all(float(here.grad.abs().max()) > 0 for _, here in pairs)
+    for there, here in pairs:
+        largest = float(there.grad.abs().max())
+        assert float((there.grad - here.grad).abs().max()) < 1e-4 * largest
+    games.close()
+
+
+def test_arms_take_turns():
+    from timing import interleaved
+
+    order = []
+    arms = {name: lambda name=name: order.append(name) for name in "ab"}
+    samples = interleaved(arms, 3, warm=1)
+    turns = [name for i, name in enumerate(order) if i == 0 or name != order[i - 1]]
+    assert turns == list("ab" * 4)
+    assert {name: len(own) for name, own in samples.items()} == {"a": 3, "b": 3}
+
+
+def test_the_peer_counts_the_steps_that_it_stores():
+    import pieces
+
+    _, agent, games = pieces.make_agent("4x1x200")
+    peer = pieces.make_peer(agent, games)
+    plays, calls = games.step, []
+    games.step = lambda actions: calls.append(plays(actions)) or calls[-1]
+    taken = peer.run(3200, learns=False)
+    autoresets = sum(int(step.dummy.sum()) for step in calls)
+    assert autoresets > 0
+    assert peer.size == peer.pos == taken == 8 * len(calls) - autoresets
+    games.close()
+
+
+def test_the_conclusions_add_up_by_hand():
+    from bench import conclusions
+
+    found = {
+        "environment": {
+            "emulator, 8 steps": [4.0],
+            "store, 8 steps": [1.0],
+            "sample a batch": [1.5],
+        },
+        "trunk x": {"forward+backward": [20.0, 30.0, 25.0], "forward": [7.5]},
+        "update x": {"rigor": [60.0]},
+        "training x": {"rigor": [20.0], "single file": [40.0]},
+    }
+    update, training = conclusions({"cpu_ms": {"tuned": found}})
+    assert "60.0 ms, 1.50 of the floor (40.0 ms" in update
+    # 4 ms of games, 1 of storing and two batches of 1.5 for 8 steps: 1 ms of 20
+    assert training.endswith("rigor 50.0, single file 25.0; data 5.0%")
+
+
 def file_of(samples, cpu="a"):
     return {"machine": {"cpu": cpu}, "cpu_ms": {"default": {"update": {"rigor": samples}}}}
 
@@ -43,7 +103,7 @@ def test_noise_is_told_from_a_change():
     changed = compare(old, file_of([21.0, 22.0, 23.0], cpu="b"))
     assert changed == [
         "other machines: a, b",
-        "default / update / rigor: 11 → 22 ms, 2.00× (slower)",
+        "default / update / rigor: 11 [10, 12] → 22 [21, 23] ms, 2.00× (slower)",
         "0 times did not move",
     ]
     gone = compare(old, {"machine": {"cpu": "a"}, "cpu_ms": {"default": {}}})
@@ -57,6 +117,7 @@ def test_the_grid_adds_up_by_hand():
     hours = cost({"pong": 100.0, "skiing": 1.0}, learner_ms=10.0)
     assert set(hours) == {"pong"}
     assert hours["pong"]["core_hours"] == pytest.approx(500.0)
+    assert "gpu_hours" not in hours["pong"]
     assert hours["pong"]["emulator_core_hours"] == pytest.approx(250.0)
     # 2 cores give 200 steps/s where the GPU would take 500
     assert cost({"pong": 100.0}, 10.0, 500.0, cores=2)["pong"]["gpu_hours"] == pytest.approx(125.0)
