@@ -26,12 +26,17 @@ def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
     rigor runs its own loop, whole; the peers run inside the callback that it asks at every step
     whether to stop, and while they do its clock stands still.
     """
-    samples: Samples = {"rigor": [], "rigor bf16": [], "single file": []}
+    samples: Samples = {"rigor": []}
     with tempfile.TemporaryDirectory() as folder:
         peers = _peers(case)
         samples |= {name: [] for name in peers}
-        _run(case, "bf16", chunk, repeats, samples["rigor bf16"], {}, samples, folder)
-        _run(case, "fp32", chunk, repeats, samples["rigor"], peers, samples, folder)
+        _run(case, [], chunk, repeats, samples["rigor"], peers, samples, folder)
+        ways = {"rigor bf16": ["train.precision=bf16"]}
+        if "sb3-contrib" in peers:  # which chooses by the target network: one forward fewer
+            ways["rigor, agent.double=target"] = ["agent.double=target"]
+        for name, overrides in ways.items():
+            samples[name] = []
+            _run(case, overrides, chunk, repeats, samples[name], {}, samples, folder)
     return {f"training {case}": samples}
 
 
@@ -53,7 +58,7 @@ def settings(case: str, folder: str, learning_starts: int) -> list[str]:
 
 def _run(
     case: str,
-    precision: str,
+    overrides: list[str],
     chunk: int,
     repeats: int,
     own: list[float],
@@ -62,8 +67,7 @@ def _run(
     folder: str,
 ) -> None:
     """Train for a few chunks, and let each peer run a chunk after each of ours."""
-    own_settings = settings(case, folder, WARM_UP)
-    one = compose(*own_settings, f"train.precision={precision}")
+    one = compose(*settings(case, folder, WARM_UP), *overrides)
     clock = {"began": 0.0, "steps": 0}
 
     def between(state: loop.State) -> int | None:
