@@ -40,6 +40,7 @@ def main() -> None:
     from timing import machine
 
     found: dict[str, Any] = {"machine": machine(), "quick": asked.quick, "cpu_ms": {}}
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
     for name, settings in ALLOCATORS.items():
         print(f"{name} allocator ...", flush=True)
         with tempfile.TemporaryDirectory() as folder:
@@ -48,8 +49,8 @@ def main() -> None:
             command += ["--quick"] if asked.quick else []
             subprocess.run(command, env=os.environ | ONE_THREAD | settings, check=True)
             found["cpu_ms"][name] = json.loads(file.read_text())
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(json.dumps(found, indent=1) + "\n")
+        # at once: should the next one be killed, this one is kept
+        asked.out.write_text(json.dumps(found, indent=1) + "\n")
     show(found)
     print(f"written: {asked.out}")
 

@@ -31,11 +31,11 @@ def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
     """Return CPU milliseconds per agent step of every arm, `repeats` chunks of steps in turn."""
     with contextlib.ExitStack() as after:
         folder = after.enter_context(tempfile.TemporaryDirectory())
-        runs = {
-            "rigor": _rigor(case, "fp32", folder, after),
-            "rigor bf16": _rigor(case, "bf16", folder, after),
-            **_peers(case),
-        }
+        peers = _peers(case)
+        ways = {"rigor": [], "rigor bf16": ["train.precision=bf16"]}
+        if "sb3-contrib" in peers:  # which chooses by the target network: one forward fewer
+            ways["rigor, agent.double=target"] = ["agent.double=target"]
+        runs = {name: _rigor(case, way, folder, after) for name, way in ways.items()} | peers
         samples: Samples = {name: [] for name in runs}
         for _ in range(repeats):
             for name, run in runs.items():
@@ -61,9 +61,9 @@ def settings(case: str, folder: str, learning_starts: int) -> list[str]:
     ]
 
 
-def _rigor(case: str, precision: str, folder: str, after: contextlib.ExitStack) -> Run:
+def _rigor(case: str, overrides: list[str], folder: str, after: contextlib.ExitStack) -> Run:
     """Return what goes on with rigor's own loop, whole; it has taken its first updates."""
-    one = compose(*settings(case, folder, WARM_UP), f"train.precision={precision}")
+    one = compose(*settings(case, folder, WARM_UP), *overrides)
     run = after.enter_context(RunDirectory.open(one.path, one.plain, one.digest))
     training = loop.Training(one.config, run, CPU)
     after.callback(training.env.close)
