@@ -1,11 +1,15 @@
 """`make bench-compare OLD=a.json NEW=b.json`: what moved between two benchmark files.
 
-A median has moved when it lies outside the other file's samples, and theirs outside its own, and
-by more than 3 %; everything else is noise and is not shown.
+A machine is a third slower while others use it, and then everything is. So the last arm of each
+section, which is not rigor's code (or is its plainest), is the section's yardstick: a time is
+divided by the yardstick's of the same repeat, since arms take turns. It has moved where the median
+of these ratios lies outside the other file's ratios, and theirs outside its own, and by more than
+`LEAST`; everything else is noise and is not shown.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from timing import median
 
-LEAST = 0.03  # relative change that is told
+LEAST = 0.1  # relative change that is told
 
 
 def moved(old: list[float], new: list[float]) -> float | None:
@@ -24,37 +28,64 @@ def moved(old: list[float], new: list[float]) -> float | None:
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return a line for each arm that moved, for each that is in one file only, and a summary."""
-    lines, same = [], 0
-    if old["machine"]["cpu"] != new["machine"]["cpu"]:
-        lines.append(f"other machines: {old['machine']['cpu']}, {new['machine']['cpu']}")
-    flat = [
-        {
-            (allocator, section, arm): samples
-            for allocator, sections in one["cpu_ms"].items()
-            for section, arms in sections.items()
-            for arm, samples in arms.items()
-        }
-        for one in (old, new)
-    ]
-    for key in flat[0] | flat[1]:
-        name = " / ".join(key)
-        if key not in flat[0] or key not in flat[1]:
-            lines.append(f"{name}: only in the {'new' if key in flat[1] else 'old'} file")
-            continue
-        there, here = flat[0][key], flat[1][key]
-        ratio = moved(there, here)
-        if ratio is None:
-            same += 1
-            continue
-        word = "slower" if ratio > 1.0 else "faster"
-        lines.append(f"{name}: {_told(there)} → {_told(here)} ms, {ratio:.2f}× ({word})")
+    """Return a line for each arm that moved, what is in one file only, and a summary."""
+    lines = [f"{_described(old)} → {_described(new)}"]
+    machine, same = [], 0
+    for name, there, here in _sections(old, new):
+        *arms, yardstick = (arm for arm in there if arm in here)
+        machine.append(median(here[yardstick]) / median(there[yardstick]))
+        for arm in arms:
+            before, after = (_over(one[arm], one[yardstick]) for one in (there, here))
+            ratio = moved(before, after)
+            if ratio is None:
+                same += 1
+                continue
+            word = "slower" if ratio > 1.0 else "faster"
+            lines.append(
+                f"{name} / {arm}: {median(there[arm]):.3g} → {median(here[arm]):.3g} ms; over "
+                f"{yardstick}: {_told(before)} → {_told(after)}, {ratio:.2f}× ({word})"
+            )
+    for word, one, other in (("old", old, new), ("new", new, old)):
+        alone = sorted(_names(one) - _names(other))
+        if alone:
+            lines.append(f"only in the {word} file: {', '.join(alone)}")
+    if machine:
+        lines.append(f"the yardsticks themselves, new over old: {_told(machine)}")
     return [*lines, f"{same} times did not move"]
+
+
+def _sections(
+    old: dict[str, Any], new: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, list[float]], dict[str, list[float]]]]:
+    """Yield what both files hold of a section, if any arm: its name, old and new samples."""
+    for allocator, sections in old["cpu_ms"].items():
+        for section, there in sections.items():
+            here = new["cpu_ms"].get(allocator, {}).get(section, {})
+            if there.keys() & here.keys():
+                yield f"{allocator} / {section}", there, here
+
+
+def _names(one: dict[str, Any]) -> set[str]:
+    return {
+        f"{section} / {arm}"
+        for sections in one["cpu_ms"].values()
+        for section, arms in sections.items()
+        for arm in arms
+    }
+
+
+def _over(samples: list[float], yardstick: list[float]) -> list[float]:
+    return [own / its for own, its in zip(samples, yardstick, strict=False)]
 
 
 def _told(samples: list[float]) -> str:
     """Return the median with the smallest and the largest sample."""
     return f"{median(samples):.3g} [{min(samples):.3g}, {max(samples):.3g}]"
+
+
+def _described(one: dict[str, Any]) -> str:
+    machine = one["machine"]
+    return f"{machine['commit']} on {machine['cpu']}, torch {machine['torch']}"
 
 
 def main() -> None:

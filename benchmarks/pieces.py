@@ -153,6 +153,7 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
     batch = random_batch(n_actions)
     action, t = torch.from_numpy(batch.action), torch.from_numpy(batch.t)
     frames, stock = as_input(batch.observation), torch.zeros(BATCH)
+    theirs = for_peer(batch)
     hidden = torch.randn(BATCH, net.head.in_features, requires_grad=True)
 
     def trunk() -> None:
@@ -163,6 +164,10 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
     def forward() -> None:
         net.hidden(frames, t, stock)
 
+    def usual() -> None:
+        peer.online.zero_grad(set_to_none=True)
+        peer.online.hidden(theirs[0], t).sum().backward()
+
     def taken() -> None:
         net.zero_grad(set_to_none=True)
         net.of_actions(hidden, action).sum().backward()
@@ -172,7 +177,9 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
         net.quantiles(hidden)[torch.arange(BATCH), action].sum().backward()
 
     found = {
-        f"trunk {case}": interleaved({"forward+backward": trunk, "forward": forward}, repeats),
+        f"trunk {case}": interleaved(
+            {"forward+backward": trunk, "forward": forward, "single file": usual}, repeats
+        ),
         f"head of the action taken {case}": interleaved(
             {"rigor": taken, "full head": whole}, repeats
         ),
@@ -221,7 +228,6 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
         if name == "loop":
             adams[name] = torch.optim.Adam(parameters, fused=False, foreach=False)
     found[f"Adam {case}"] = interleaved({n: one.step for n, one in adams.items()}, repeats)
-    theirs = for_peer(batch)
     found[f"update {case}"] = interleaved(
         {
             "rigor": lambda: agent.update(batch),
@@ -237,8 +243,9 @@ def environment(repeats: int) -> dict[str, Samples]:
     """Time the emulator and the replay of 8 games, per agent step."""
     from rigor.learning.replay import Layout, Replay
 
-    one = compose()
-    games = one.config.env.make(8, evaluation=False)
+    _, agent, games = make_agent("4x10x50")
+    peer = make_peer(agent, games)
+    peer.run(BATCH, learns=False)
     now = games.reset(np.random.SeedSequence(0))
     rng, zeros = np.random.default_rng(0), np.zeros(8)
     late = np.full(8, 100)  # agent steps: at t < 3 a stack holds frames that are zero, and cheap
@@ -262,5 +269,6 @@ def environment(repeats: int) -> dict[str, Samples]:
         "emulator, 8 steps": lambda: games.step(rng.integers(0, games.n_actions, 8)),
         "store, 8 steps": store,
         "sample a batch": lambda: replay.sample(BATCH, rng),
+        "sample a batch, single file": lambda: peer.sample(BATCH),
     }
     return {"environment": interleaved(arms, repeats)}

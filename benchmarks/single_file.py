@@ -32,10 +32,13 @@ class Network(nn.Module):
 
     def forward(self, frames: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """Return quantiles of uint8 frames [B, 4, 84, 84] at agent steps t [B]."""
+        return self.head(self.hidden(frames, t)).view(-1, *self.shape)
+
+    def hidden(self, frames: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """Return the head's input [B, 512]."""
         features = self.conv(frames / 255.0)
         time = torch.relu(self.time(t.float().unsqueeze(1) / 1000.0))
-        hidden = torch.relu(self.linear(torch.cat([features, time], 1)))
-        return self.head(hidden).view(-1, *self.shape)
+        return torch.relu(self.linear(torch.cat([features, time], 1)))
 
 
 class SingleFile:

@@ -89,25 +89,43 @@ def test_the_conclusions_add_up_by_hand():
     assert training.endswith("rigor 50.0, single file 25.0; data 5.0%")
 
 
-def file_of(samples, cpu="a"):
-    return {"machine": {"cpu": cpu}, "cpu_ms": {"default": {"update": {"rigor": samples}}}}
+def file_of(samples, yardstick, commit="a"):
+    arms = {"rigor": samples, "single file": yardstick}
+    machine = {"cpu": "EPYC", "commit": commit, "torch": "2"}
+    return {"machine": machine, "cpu_ms": {"default": {"update": arms}}}
 
 
 def test_noise_is_told_from_a_change():
     from compare import compare
 
-    old = file_of([10.0, 11.0, 12.0])
-    assert compare(old, file_of([9.5, 10.5, 11.5])) == ["1 times did not move"]
-    # apart, but by less than three hundredths
-    assert compare(file_of([10.0]), file_of([10.2])) == ["1 times did not move"]
-    changed = compare(old, file_of([21.0, 22.0, 23.0], cpu="b"))
-    assert changed == [
-        "other machines: a, b",
-        "default / update / rigor: 11 [10, 12] → 22 [21, 23] ms, 2.00× (slower)",
+    old = file_of([10.0, 11.0, 12.0], [20.0, 22.0, 24.0])  # half of the yardstick
+    noisy = file_of([11.0, 12.0, 13.0], [20.0, 26.0, 28.0])  # .55, .46, .46
+    assert compare(old, noisy)[-1] == "1 times did not move"
+    # the machine is twice as slow, and so is everything
+    slow = compare(old, file_of([20.0, 22.0, 24.0], [40.0, 44.0, 48.0]))
+    assert slow[1:] == [
+        "the yardsticks themselves, new over old: 2 [2, 2]",
+        "1 times did not move",
+    ]
+    # apart, but by less than a tenth
+    assert compare(old, file_of([10.5, 11.5, 12.5], [20.0, 22.0, 24.0]))[-1][:1] == "1"
+    assert compare(old, file_of([20.0, 22.0, 24.0], [20.0, 22.0, 24.0], commit="b")) == [
+        "a on EPYC, torch 2 → b on EPYC, torch 2",
+        "default / update / rigor: 11 → 22 ms; over single file: 0.5 [0.5, 0.5] → 1 [1, 1], "
+        "2.00× (slower)",
+        "the yardsticks themselves, new over old: 1 [1, 1]",
         "0 times did not move",
     ]
-    gone = compare(old, {"machine": {"cpu": "a"}, "cpu_ms": {"default": {}}})
-    assert gone[0] == "default / update / rigor: only in the old file"
+
+
+def test_what_one_file_lacks_is_told():
+    from compare import compare
+
+    old, new = (file_of([10.0], [20.0]) for _ in range(2))
+    del new["cpu_ms"]["default"]["update"]["rigor"]
+    assert compare(old, new)[1] == "only in the old file: update / rigor"
+    new["cpu_ms"] = {}
+    assert compare(new, old)[1] == "only in the new file: update / rigor, update / single file"
 
 
 def test_the_grid_adds_up_by_hand():
