@@ -2,9 +2,9 @@
 
 A machine is a third slower while others use it, and then everything is. So the last arm of each
 section, which is not rigor's code (or is its plainest), is the section's yardstick: a time is
-divided by the yardstick's of the same repeat, since arms take turns. It has moved where the median
-of these ratios lies outside the other file's ratios, and theirs outside its own, and by more than
-`LEAST`; everything else is noise and is not shown.
+divided by the yardstick's of the same repeat, since arms take turns. A change of the code shows in
+both, in the time and in this ratio, the same way: the median lies outside the other file's samples,
+and theirs outside its own, by more than `LEAST`. Everything else is noise and is not shown.
 """
 
 import json
@@ -36,8 +36,8 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         machine.append(median(here[yardstick]) / median(there[yardstick]))
         for arm in arms:
             before, after = (_over(one[arm], one[yardstick]) for one in (there, here))
-            ratio = moved(before, after)
-            if ratio is None:
+            ratio, plain = moved(before, after), moved(there[arm], here[arm])
+            if ratio is None or plain is None or (ratio > 1.0) != (plain > 1.0):
                 same += 1
                 continue
             word = "slower" if ratio > 1.0 else "faster"

@@ -107,6 +107,8 @@ def test_noise_is_told_from_a_change():
         "the yardsticks themselves, new over old: 2 [2, 2]",
         "1 times did not move",
     ]
+    # only the yardstick moved
+    assert compare(old, file_of([10.0, 11.0, 12.0], [10.0, 11.0, 12.0]))[-1][:1] == "1"
     # apart, but by less than a tenth
     assert compare(old, file_of([10.5, 11.5, 12.5], [20.0, 22.0, 24.0]))[-1][:1] == "1"
     assert compare(old, file_of([20.0, 22.0, 24.0], [20.0, 22.0, 24.0], commit="b")) == [
