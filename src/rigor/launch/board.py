@@ -177,8 +177,8 @@ _REASONS = {"lost": "its process ended without a word"}
 class Display:
     """Shows a sweep that is being worked on: a calm live table on a terminal, else plain lines."""
 
-    def __init__(self, paths: Iterable[Path], title: str) -> None:
-        self._watch, self._title = Watch(paths), title
+    def __init__(self, read: Callable[[], list[Standing]], title: str) -> None:
+        self._read, self._title = read, title
         self._live: Live | None = None
         self._last = -float("inf")
 
@@ -219,7 +219,7 @@ class Display:
         if now - self._last < (_LINE_EVERY if self._live is None else _DRAW_EVERY):
             return
         self._last = now
-        found = self._watch.read()
+        found = self._read()
         if self._live is None:
             self.say(totals(found))
             return
