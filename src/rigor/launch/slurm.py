@@ -157,9 +157,8 @@ def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> Non
         numbers = [i for i, one in enumerate(jobs) if states.get(one.path) == "queued"]
         if numbers:
             print(submit(directory, manifest, numbers, cluster))
-        print(
-            f"{len(jobs) - len(numbers)} of {len(jobs)} runs are done, running or submitted before"
-        )
+        if len(numbers) < len(jobs):
+            print(f"{len(jobs) - len(numbers)} runs are done, running or were submitted before")
     print(f"how it goes: rigor-sweep status {directory}", flush=True)
     if cluster.wait:
         wait(directory, manifest)

@@ -36,11 +36,18 @@ def run_task(paths: Sequence[str]) -> None:
     except Stopped as stopped:
         for number in SIGNALS:  # requeueing ends this process, which has nothing left to save
             signal.signal(number, signal.SIG_IGN)
-        sys.exit(_requeue(os.environ["SLURM_JOB_ID"], stopped.signal))
+        sys.exit(_requeue(_own_name(), stopped.signal))
     broken = [str(error) for error in errors if error]
     broken += [f"{run.path}: failed before" for run in runs if run not in left and _failed(run)]
     if broken:
         raise RunFailed(f"{len(broken)} of {len(paths)} runs failed: {'; '.join(broken)}")
+
+
+def _own_name() -> str:
+    """Return how SLURM calls this task: the plain number of one means the whole array."""
+    if "SLURM_ARRAY_JOB_ID" in os.environ:
+        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    return os.environ["SLURM_JOB_ID"]
 
 
 def _requeue(job: str, number: int) -> str:
