@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 
 LONG = (*TINY, "train.steps=800", "train.checkpoint_every=50", "train.log_every=0.02")
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.grace=5")
+LAUNCH = Path(__file__).parents[2] / "launch"
 WALL_CLOCK = {"seconds", "steps_per_second"}
 
 
@@ -159,6 +160,25 @@ def test_a_dry_run_shows_and_submits_nothing(cluster):
         assert part in done.out
     assert not cluster.out.exists()
     assert cluster.slurm.jobs() == {}
+
+
+@pytest.mark.parametrize(
+    ("profile", "parts"),
+    [
+        ("gpu", ("--partition=gpu", "--gres=gpu:1", "--array=0-112%32", "--cpus-per-task=4")),
+        ("preemptible", ("--partition=preempt", "--signal=USR2@120", "--array=0-112%113")),
+        ("shard", ("--gres=shard:1", "--array=0-449%128")),
+    ],
+)
+def test_the_profiles_submit_the_450_runs(slurm, tmp_path, profile, parts):
+    grid = ("experiment=atari50", f"hydra/launcher={profile}", "hydra.launcher.dry_run=true")
+    env = environment(**slurm.env)
+    done = rigor_train("--config-dir", str(LAUNCH), *grid, cwd=tmp_path, env=env)
+    assert (done.code, done.err) == (0, "")
+    for part in parts:
+        assert f"#SBATCH {part}\n" in done.out
+    assert "\n450 runs in " in done.out
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_slurm_refuses_is_one_line_and_nothing_waits(cluster):
