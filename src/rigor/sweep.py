@@ -83,7 +83,13 @@ def run(arguments: Sequence[str]) -> None:
 def status(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     """Show how far every run is."""
     read = reader(manifest)
-    board.show(read, directory.name)
+
+    def moves(found: list[Standing]) -> bool:
+        # what is queued moves where SLURM or a live process has it
+        has_queue = _on_slurm(manifest) or Lock(directory).is_held()
+        return any(one.state == "running" or (has_queue and one.state == "queued") for one in found)
+
+    board.show(read, directory.name, moves)
     left = [one for one in read() if one.state in RETRIED]
     if _on_slurm(manifest):
         if slurm.queue(manifest) is None:

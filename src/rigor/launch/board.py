@@ -227,11 +227,13 @@ class Display:
         self._live.update(board(found, self._title, size.width, size.height), refresh=True)
 
 
-def show(read: Callable[[], list[Standing]], title: str) -> None:
-    """Print where a sweep stands: once in a pipe; on a terminal live, while anything runs.
+def show(
+    read: Callable[[], list[Standing]], title: str, moves: Callable[[list[Standing]], bool]
+) -> None:
+    """Print where a sweep stands: once in a pipe; on a terminal live, as long as it moves.
 
     Args:
-      read: returns where every run stands.
+      read: returns where every run stands. moves: whether somebody works on those.
     """
     from rich.console import Console
     from rich.live import Live
@@ -245,7 +247,7 @@ def show(read: Callable[[], list[Standing]], title: str) -> None:
         while True:
             size = console.size
             screen.update(board(found, title, size.width, size.height), refresh=True)
-            if not any(one.state == "running" for one in found):
+            if not moves(found):
                 return
             time.sleep(2 * _DRAW_EVERY)
             found = read()
