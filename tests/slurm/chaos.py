@@ -2,7 +2,7 @@
 
     python tests/slurm/chaos.py [RUNS [STRIKES [SEED]]]     (60 runs, 100 strikes, seed 0)
 
-As root, where SLURM is installed. The figures of the default stand in docs/results/cluster.md.
+As root, where SLURM is installed. Figures stand in docs/results/cluster.md.
 """
 
 import csv
