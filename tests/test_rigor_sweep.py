@@ -126,8 +126,10 @@ def test_a_failing_member_is_named_and_a_retry_runs_it_again(tmp_path):
     shown = rigor_sweep("status", directory, cwd=tmp_path)
     assert "1 done, 1 failed of 2" in shown.out
     assert "ValueError: the pole broke" in shown.out
-    assert f"rigor-sweep retry {directory} goes on with 1" in shown.out
+    assert f"nobody works on 1 of them: rigor-sweep retry {directory}" in shown.out
 
+    logs = rigor_sweep("logs", directory, cwd=tmp_path)
+    assert logs.out.count('raise ValueError("the pole broke")') == 1
     (tmp_path / "mine.py").write_text(FRAGILE.replace("== self.at", "== -1"))
     again = rigor_sweep("retry", directory, cwd=tmp_path)
     assert (again.code, again.err) == (0, "")
@@ -175,8 +177,11 @@ def test_one_sweep_is_worked_on_by_one_process(tmp_path):
     shown = rigor_sweep("status", directory, cwd=tmp_path)
     assert "running" in shown.out
     assert "retry" not in shown.out
-    process.terminate()
+    told = rigor_sweep("cancel", directory, cwd=tmp_path)
+    assert told.out == f"told process {process.pid} to save and end\n"
     assert finish(process).code == 143
+    again = rigor_sweep("cancel", directory, cwd=tmp_path)
+    assert (again.code, "no process runs there" in again.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -202,7 +207,8 @@ def test_the_help_names_the_commands(capsys):
     [
         ([], "which command"),
         (["stauts", "x"], "no such command; choose one of"),
-        (["status"], "takes one directory"),
+        (["status"], "status: takes DIR, "),
+        (["status", "a", "b"], "status: takes DIR, "),
         (["status", "/"], "/: not a sweep's directory"),
     ],
 )

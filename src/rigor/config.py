@@ -6,8 +6,10 @@ imports torch, gymnasium or wandb: composing and refusing must be quick.
 
 import dataclasses
 import functools
+import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -305,14 +307,30 @@ def register() -> None:
         OmegaConf.register_new_resolver(name, resolver, replace=True)
 
 
-def build(config: DictConfig) -> Config:
+def build(
+    config: DictConfig,
+    plain: Mapping[str, Any] | None = None,
+    working: dict[str, Any] | None = None,
+) -> Config:
     """Turn a composed configuration into the working objects.
+
+    Args:
+      plain, working: the resolved config as plain containers, and objects built before by their
+        content; those are shared and new ones added. Of a sweep's jobs most are alike.
 
     Raises:
       UserError: a value out of range.
     """
-    keys = [field.name for field in dataclasses.fields(Config)]
-    return Config(**{key: _working(key, config[key]) for key in keys})
+    built = {}
+    for key in [field.name for field in dataclasses.fields(Config)]:
+        if plain is None or working is None:
+            built[key] = _working(key, config[key])
+            continue
+        content = f"{key} {json.dumps(plain[key], sort_keys=True, default=str)}"
+        if content not in working:
+            working[content] = _working(key, config[key])
+        built[key] = working[content]
+    return Config(**built)
 
 
 def _working(group: str, node: Any) -> Any:

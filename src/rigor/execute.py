@@ -12,19 +12,30 @@ from rigor.tracking.rundir import RunDirectory
 
 
 class Stop:
-    """Remembers the signal that asked the run to stop; the loop reads it at a safe point."""
+    """Remembers the signal that asked the run to stop; the loop reads it at a safe point.
 
-    signal: int | None = None
+    patient: whether every signal waits for that point; otherwise the second one of a kind ends the
+      process in the ordinary way.
+    """
+
+    def __init__(self, patient: bool) -> None:
+        self.signal: int | None = None
+        self._patient = patient
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal; the second one of a kind ends the process in the ordinary way."""
-        self.signal = number
+        """Take a signal."""
+        self.signal = self.signal or number
+        if self._patient:
+            return
         ordinary = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, ordinary)
 
 
-def run(job: Job, sweep: str | None) -> float:
+def run(job: Job, sweep: str | None, patient: bool = False) -> float:
     """Run a job to its end, or skip it when it is done; return its objective.
+
+    Args:
+      patient: see `Stop`; for a process that hears of one stop from several sides.
 
     Raises:
       UserError, RunFailed, Stopped: as `execute`.
@@ -33,10 +44,10 @@ def run(job: Job, sweep: str | None) -> float:
     if directory.is_done(job.steps):
         print(f"{job.path}: done, skipped", flush=True)
         return float((directory.result() or {}).get("objective", "nan"))
-    return execute(job, sweep)
+    return execute(job, sweep, patient)
 
 
-def execute(job: Job, sweep: str | None) -> float:
+def execute(job: Job, sweep: str | None, patient: bool = False) -> float:
     """Run a job to its end in its directory and return the objective.
 
     Raises:
@@ -45,7 +56,7 @@ def execute(job: Job, sweep: str | None) -> float:
     """
     with (
         RunDirectory.open(job.path, job.plain, job.digest) as run,
-        _signals() as stop,
+        _signals(patient) as stop,
         ExitStack() as after,  # W&B and the environment end after the status is written
     ):
         run.write_status("running", steps_total=job.steps)
@@ -84,9 +95,9 @@ def _tell_failure(run: RunDirectory, error: str, log: str, raised: Exception) ->
 
 
 @contextmanager
-def _signals() -> Iterator[Stop]:
+def _signals(patient: bool) -> Iterator[Stop]:
     """Catch Ctrl-C and SIGTERM while a run is on, and put the old handlers back."""
-    stop = Stop()
+    stop = Stop(patient)
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, stop.handle) for number in numbers}
     try:

@@ -15,7 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from hydra_plugins.rigor.launchers import LocalLauncher
+from hydra_plugins.rigor.launchers import LocalLauncher, SlurmLauncher
 from hydra_plugins.rigor.sweeper import RigorSweeper
 from rigor import config
 from rigor.errors import RunFailed, Stopped, UserError
@@ -46,7 +46,7 @@ def main() -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     sys.path.append(os.getcwd())  # where a user's own discounts and problems are
     config.register()
-    for plugin in (RigorSweeper, LocalLauncher):
+    for plugin in (RigorSweeper, LocalLauncher, SlurmLauncher):
         Plugins.instance().register(plugin)
     overrides, flags = split(sys.argv[1:])
     sys.argv[1:] = overrides + flags

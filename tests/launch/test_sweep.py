@@ -11,19 +11,11 @@ from rigor.launch.job import Job
 from rigor.tracking.rundir import RunDirectory, config_hash
 
 
-class Steps:
-    """Stands for the only part of a config that is read here."""
-
-    def __init__(self, steps: int) -> None:
-        self.train = self
-        self.steps = steps
-
-
 def job(out: Path, name: str, seed: int, env: str = "atari/pong") -> Job:
-    plain = {"seed": seed, "risk": {"name": name}}
+    plain = {"seed": seed, "risk": {"name": name}, "train": {"steps": 100}}
     digest = config_hash(plain)
     path = out / f"pong-{name}-s{seed}-{digest[:8]}"
-    return Job(Steps(100), plain, digest, path, {"env": env, "agent": "multihorizon", "risk": name})
+    return Job(plain, digest, path, {"env": env, "agent": "multihorizon", "risk": name})
 
 
 @pytest.fixture
@@ -42,7 +34,7 @@ def written(jobs) -> Path:
     """Write the manifest of some jobs and return its directory."""
     directory = sweep.sweep_directory(jobs)
     directory.mkdir(parents=True)
-    sweep.write_manifest(jobs, overrides(jobs), LOCAL, directory)
+    sweep.new_manifest(jobs, overrides(jobs), LOCAL, directory)
     return directory
 
 
@@ -64,8 +56,20 @@ def test_the_manifest_says_which_runs_belong_to_it(jobs, tmp_path):
         "overrides": [["job=0"], ["job=1"], ["job=2"]],
         "runs": [f"../../{one.path.name}" for one in jobs],
         "hashes": [one.digest for one in jobs],
+        "submissions": [],
     }
-    assert sweep.read_manifest(directory) == sweep.Manifest([one.path for one in jobs], LOCAL)
+    found = sweep.read_manifest(directory)
+    assert (found.runs, found.launcher) == ([one.path for one in jobs], LOCAL)
+
+
+def test_what_was_submitted_before_stays_in_the_manifest(jobs):
+    directory = written(jobs)
+    manifest = sweep.read_manifest(directory)
+    manifest.submissions.append(sweep.Submission("some.0", "17", [[0, 2], [1]]))
+    manifest.write(directory)
+    again = sweep.new_manifest(jobs, overrides(jobs), LOCAL, directory)
+    assert again.submissions == manifest.submissions
+    assert sweep.read_manifest(directory) == again
 
 
 def test_another_directory_is_no_sweep(tmp_path):

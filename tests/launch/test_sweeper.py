@@ -1,7 +1,6 @@
 import pytest
 from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
-from hydra.types import RunMode
 
 from hydra_plugins.rigor.sweeper import RigorSweeper
 from rigor import config
@@ -73,23 +72,3 @@ def test_a_sweep_that_expands_to_nothing_is_refused(sweeper, override):
 def test_a_continuous_sweep_is_refused_by_name(sweeper):
     with pytest.raises(UserError, match=r"^seed=interval\(0,1\): name the values"):
         sweeper._expand(["seed=interval(0,1)"])
-
-
-@pytest.mark.parametrize(
-    ("override", "part"),
-    [
-        ("seed=-1", "seed=-1: must be 0 or more"),
-        ("seed=x", "could not be converted to Integer"),
-        ("risk=null", "risk=null: no such option"),
-        ("risk=cvarr", "did you mean cvar"),
-        ("env=gymnasium", "env.id: has no value yet"),
-    ],
-)
-def test_a_job_that_cannot_work_is_named(sweeper, loader, override, part):
-    sweeper.composed = loader.load_configuration("train", [], RunMode.MULTIRUN)
-    with pytest.raises(UserError) as caught:
-        sweeper._compose(2, ["env=cartpole", override])
-    message = str(caught.value)
-    assert message.startswith(f"job 2 (env=cartpole {override}): ")
-    assert part in message
-    assert "\n" not in message

@@ -47,7 +47,7 @@ def test_a_new_directory_holds_its_config(tmp_path):
         assert run.config() == CONFIG
         assert config_hash(run.config()) == DIGEST
         assert run.config_path.read_text().startswith(f"# config hash: {DIGEST}\n")
-        assert run.checkpoints.is_dir()
+        assert run.checkpoints.parent == run.path
         assert (run.metrics_path.name, run.log_path.name) == ("metrics.csv", "train.log")
         assert run.status() is None
         assert run.result() is None

@@ -1,12 +1,11 @@
 """Hydra's launchers of `rigor-train`: where the runs of a sweep run, if not in this process.
 
-They take run directories, which the sweeper has queued, and not overrides: nothing is composed a
-second time. What they do is in `rigor.launch`.
+They take the jobs that the sweeper has composed, and not overrides: nothing is composed a second
+time. What they do is in `rigor.launch`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -16,7 +15,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from rigor.errors import UserError
-from rigor.launch import local
+from rigor.launch import local, slurm
+from rigor.launch.job import Job
 
 
 class LocalLauncher(Launcher):
@@ -32,24 +32,47 @@ class LocalLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Refuse a number of processes that cannot be, before anything is queued."""
+        """Refuse a number of processes that cannot be, before anything is composed."""
         if self.n_jobs is not None and self.n_jobs < 1:
             raise UserError(f"hydra.launcher.n_jobs={self.n_jobs}: must be 1 or more")
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """What the manifest says of the launcher, so that a retry does the same."""
-        return {"name": "local", "n_jobs": self.n_jobs}
-
-    def launch_runs(self, directory: Path, paths: Sequence[Path]) -> list[Exception | None]:
-        """Run queued runs and return how each ended: None, or its error."""
-        return local.run_here(directory.name, paths, self.n_jobs)
+    def launch_sweep(self, jobs: list[Job], overrides: list[list[str]]) -> None:
+        """Run a sweep to its end."""
+        local.launch(jobs, overrides, self.n_jobs)
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Refuse another sweeper's jobs: they have no directories yet."""
-        raise UserError("hydra/launcher=local: needs hydra/sweeper=rigor, which is the default")
+        """Refuse the jobs of another sweeper, which have no directories."""
+        raise _another_sweeper("local")
+
+
+class SlurmLauncher(Launcher):
+    """Submit a sweep to a SLURM cluster; see `rigor.launch.slurm.Cluster` for the arguments."""
+
+    def __init__(self, **cluster: Any) -> None:
+        self.cluster = slurm.Cluster(**cluster)
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Refuse numbers that cannot be, and a machine without SLURM, before composing."""
+        self.cluster.refuse()
+        slurm.check()
+
+    def launch_sweep(self, jobs: list[Job], overrides: list[list[str]]) -> None:
+        """Submit a sweep."""
+        slurm.launch(jobs, overrides, self.cluster)
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Refuse the jobs of another sweeper, which have no directories."""
+        raise _another_sweeper("slurm")
+
+
+def _another_sweeper(name: str) -> UserError:
+    return UserError(f"hydra/launcher={name}: needs hydra/sweeper=rigor, which is the default")
 
 
 @dataclass
@@ -60,4 +83,13 @@ class LocalConf:
     n_jobs: int | None = None
 
 
-ConfigStore.instance().store(group="hydra/launcher", name="local", node=LocalConf)
+@dataclass
+class SlurmConf(slurm.Cluster):
+    """Schema of `hydra/launcher=slurm`."""
+
+    _target_: str = "hydra_plugins.rigor.launchers.SlurmLauncher"
+    _convert_: str = "all"  # lists and mappings as Python's own
+
+
+for name, node in (("local", LocalConf), ("slurm", SlurmConf)):
+    ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)

@@ -7,7 +7,6 @@ done runs be skipped, and ends with a table and a picture.
 
 import itertools
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -15,15 +14,14 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus
-from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from rigor.errors import UserError
-from rigor.launch import hints, sweep
-from rigor.launch.job import Job, job
+from rigor.launch import sweep
+from rigor.launch.compose import Composer
 
 
 class RigorSweeper(Sweeper):
@@ -54,30 +52,16 @@ class RigorSweeper(Sweeper):
           SweepFailed: some runs failed; the others went on.
         """
         overrides = self._expand(arguments)
-        jobs = [self._compose(number, override) for number, override in enumerate(overrides)]
+        jobs = Composer(self.context.config_loader, self.composed).jobs(overrides)
         sweep.refuse_twins(jobs, overrides)
-        directory, paths = sweep.sweep_directory(jobs), [one.path for one in jobs]
-        description = getattr(self.launcher, "description", {"name": "basic"})
-        with sweep.claimed(directory):
-            sweep.write_manifest(jobs, overrides, description, directory)
-            sweep.queue(jobs, directory.name)
-            ended: list[Exception | None] = []
-            try:
-                ended = self._launch(directory, paths, overrides)
-            finally:
-                # however it ended, a stop by the user included: what there is is shown
-                sweep.summarise(paths, directory)
-        sweep.raise_failures(ended)
-
-    def _launch(
-        self, directory: Path, paths: list[Path], overrides: list[list[str]]
-    ) -> list[Exception | None]:
-        """Run the runs, ours by their directories and Hydra's own launcher by their overrides."""
-        if hasattr(self.launcher, "launch_runs"):
-            return self.launcher.launch_runs(directory, paths)
-        named = [[*override, f"sweep={directory.name}"] for override in overrides]
-        returns = self.launcher.launch(named, initial_job_idx=0)
-        return [r._return_value if r.status == JobStatus.FAILED else None for r in returns]
+        if hasattr(self.launcher, "launch_sweep"):  # one of ours: it needs no overrides
+            self.launcher.launch_sweep(jobs, overrides)
+            return
+        with sweep.at_work(jobs, overrides, {"name": "basic"}) as directory:
+            named = [[*override, f"sweep={directory.name}"] for override in overrides]
+            returns = self.launcher.launch(named, initial_job_idx=0)
+        failed = JobStatus.FAILED
+        sweep.raise_failures([r._return_value if r.status == failed else None for r in returns])
 
     def _expand(self, arguments: list[str]) -> list[list[str]]:
         """Return the overrides of every job: the product of the swept values."""
@@ -98,17 +82,6 @@ class RigorSweeper(Sweeper):
         if not overrides:
             raise UserError("the sweep expands to no job")
         return overrides
-
-    def _compose(self, number: int, override: list[str]) -> Job:
-        """Compose and check one job; its error says which."""
-        try:
-            hints.refuse_values_of_groups(override)
-            composed = self.context.config_loader.load_sweep_config(self.composed, override)
-            return job(composed, composed.hydra.runtime.choices)
-        except UserError as error:
-            raise UserError(f"job {number} ({' '.join(override)}): {error}") from error
-        except HydraException as error:
-            raise UserError(f"job {number} ({' '.join(override)}): {hints.line(error)}") from error
 
 
 @dataclass

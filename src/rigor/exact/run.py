@@ -80,6 +80,8 @@ def work(
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    for other in (signal.SIGINT, signal.SIGTERM):  # none may come between this and the status
+        signal.signal(other, signal.SIG_IGN)
     raise Stopped(number, "stopped; an exact solver keeps nothing, the same command starts again")
 
 

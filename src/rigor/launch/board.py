@@ -177,8 +177,8 @@ _REASONS = {"lost": "its process ended without a word"}
 class Display:
     """Shows a sweep that is being worked on: a calm live table on a terminal, else plain lines."""
 
-    def __init__(self, paths: Iterable[Path], title: str) -> None:
-        self._watch, self._title = Watch(paths), title
+    def __init__(self, read: Callable[[], list[Standing]], title: str) -> None:
+        self._read, self._title = read, title
         self._live: Live | None = None
         self._last = -float("inf")
 
@@ -219,7 +219,7 @@ class Display:
         if now - self._last < (_LINE_EVERY if self._live is None else _DRAW_EVERY):
             return
         self._last = now
-        found = self._watch.read()
+        found = self._read()
         if self._live is None:
             self.say(totals(found))
             return
@@ -227,11 +227,13 @@ class Display:
         self._live.update(board(found, self._title, size.width, size.height), refresh=True)
 
 
-def show(read: Callable[[], list[Standing]], title: str) -> None:
-    """Print where a sweep stands: once in a pipe; on a terminal live, while anything runs.
+def show(
+    read: Callable[[], list[Standing]], title: str, moves: Callable[[list[Standing]], bool]
+) -> None:
+    """Print where a sweep stands: once in a pipe; on a terminal live, as long as it moves.
 
     Args:
-      read: returns where every run stands.
+      read: returns where every run stands. moves: whether somebody works on those.
     """
     from rich.console import Console
     from rich.live import Live
@@ -245,7 +247,7 @@ def show(read: Callable[[], list[Standing]], title: str) -> None:
         while True:
             size = console.size
             screen.update(board(found, title, size.width, size.height), refresh=True)
-            if not any(one.state == "running" for one in found):
+            if not moves(found):
                 return
             time.sleep(2 * _DRAW_EVERY)
             found = read()

@@ -38,6 +38,7 @@ Examples
 Several runs at once (with -m)
   hydra/launcher=local       processes on this machine, hydra.launcher.n_jobs=N of them at a time
                              (default: its cores); without it they run one after the other
+  hydra/launcher=slurm       submitted to a cluster; hydra.launcher.dry_run=true shows it first
   rigor-sweep status DIR     how far a sweep is; rigor-sweep retry DIR runs again what is not done
 
 The same command goes on where it was stopped and skips what is done. -m sweeps over values.

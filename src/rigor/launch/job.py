@@ -1,6 +1,7 @@
 """One job: what was composed, its hash, and the directory that belongs to it."""
 
 import dataclasses
+import functools
 import json
 import os
 from dataclasses import dataclass
@@ -25,33 +26,44 @@ NAMED = ("env", "agent", "discount", "risk", "variant")
 class Job:
     """A composed and checked run.
 
-    config: the working objects. plain: the resolved config as plain containers. digest: its hash.
+    plain: the resolved config as plain containers. digest: its hash.
     path: the run directory. choices: the option of each group that stands in its name.
     """
 
-    config: Config
     plain: dict[str, Any]
     digest: str
     path: Path
     choices: dict[str, str]
 
+    @functools.cached_property
+    def config(self) -> Config:
+        """The working objects; built when first asked for, as most jobs of a sweep run elsewhere.
+
+        Raises:
+          UserError: a value out of range.
+        """
+        return build(OmegaConf.create(self.plain))
+
     @property
     def steps(self) -> int:
         """Agent steps at the end of the run."""
-        return self.config.train.steps
+        return int(self.plain["train"]["steps"])
 
     @property
     def label(self) -> str:
         """What a progress bar calls it, such as `breakout s0`."""
-        return f"{_short(self.choices.get('env', 'run'))} s{self.config.seed}"
+        return f"{_short(self.choices.get('env', 'run'))} s{self.plain['seed']}"
 
 
-def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
+def job(
+    composed: DictConfig, choices: dict[str, Any], working: dict[str, Any] | None = None
+) -> Job:
     """Resolve, build and check one composed configuration.
 
     Args:
       composed: the root, with or without its `hydra` node.
       choices: Hydra's record of what was chosen in each group.
+      working: objects that other jobs have built and that this one may share, see `build`.
 
     Raises:
       UserError: a value is missing or out of range, or choices do not go together.
@@ -67,12 +79,12 @@ def job(composed: DictConfig, choices: dict[str, Any]) -> Job:
         raise UserError(explain(error)) from error
     assert isinstance(plain, dict)
     named_values = {str(key): value for key, value in plain.items()}
-    config = build(own)
+    config = build(own, named_values, working)
     validate(config)
     digest = config_hash(named_values)
     named = {group: str(choices[group]) for group in NAMED if choices.get(group)}
     path = Path(config.out).expanduser() / directory_name(named, config.seed, digest)
-    return Job(config, named_values, digest, path, named)
+    return Job(named_values, digest, path, named)
 
 
 def leave(one: Job, sweep: str) -> None:
@@ -104,9 +116,9 @@ def taken_up(path: Path) -> tuple[Job, str | None]:
     """
     choices = {str(group): str(option) for group, option in _beside(path)["choices"].items()}
     plain = RunDirectory(path).config()
-    config = build(OmegaConf.create(plain))
-    validate(config)
-    return Job(config, plain, config_hash(plain), path, choices), config.sweep
+    one = Job(plain, config_hash(plain), path, choices)
+    validate(one.config)
+    return one, one.config.sweep
 
 
 def _beside(path: Path) -> dict[str, Any]:
@@ -122,7 +134,7 @@ def _beside(path: Path) -> dict[str, Any]:
 def tracked_as(one: Job, sweep: str | None) -> dict[str, Any]:
     """Return how a run is called in W&B."""
     choices = {group: _short(value) for group, value in one.choices.items()}
-    shown = [choices.get("env", ""), choices.get("variant", ""), f"s{one.config.seed}"]
+    shown = [choices.get("env", ""), choices.get("variant", ""), f"s{one.plain['seed']}"]
     return {
         "group": sweep,
         "name": " · ".join(part for part in shown if part),

@@ -3,25 +3,37 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rigor.launch.board import Display
+from rigor.launch import sweep
+from rigor.launch.board import Display, Watch
+from rigor.launch.job import Job
 from rigor.launch.pool import cores, run_pool
 from rigor.tracking.rundir import RunDirectory
 
 
+def launch(jobs: list[Job], overrides: list[list[str]], n_jobs: int | None) -> None:
+    """Run a sweep, `n_jobs` runs at a time (None: one for each core), to its end.
+
+    Raises:
+      Stopped: a signal came; every worker has ended. SweepFailed: some runs failed.
+    """
+    with sweep.at_work(jobs, overrides, {"name": "local", "n_jobs": n_jobs}) as directory:
+        ended = run_here(directory.name, [one.path for one in jobs], n_jobs)
+    sweep.raise_failures(ended)
+
+
 def run_here(name: str, paths: Sequence[Path], n_jobs: int | None) -> list[Exception | None]:
-    """Run queued runs, `n_jobs` at a time (None: one for each core), and return how each ended.
+    """Run queued runs of a sweep, and return how each ended.
 
     Raises:
       Stopped: a signal came; every worker has ended.
     """
-    with Display(paths, name) as display:
+    with Display(Watch(paths).read, name) as display:
 
         def told(path: Path, error: Exception | None) -> None:
             run = RunDirectory(path)
-            state = run.state()
             reason = f": {error}" if error else ""
             if error and str(run.log_path) not in reason:
                 reason += f"; see {run.log_path}"
-            display.say(f"{state}: {path.name}{reason}")
+            display.say(f"{run.state()}: {path.name}{reason}")
 
         return run_pool(paths, n_jobs or cores(), told, display.look)

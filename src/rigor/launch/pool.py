@@ -16,6 +16,9 @@ from rigor.errors import RunFailed, Stopped, UserError
 from rigor.launch.worker import SAYS
 from rigor.tracking.rundir import RunDirectory
 
+INTERACTIVE = (signal.SIGINT, signal.SIGTERM)
+"""What a user stops a sweep with."""
+
 _LOOK_EVERY = 0.1  # seconds between looks at the workers
 _LAST_WORDS = 2.0  # seconds that workers have to end after a second signal, before they are killed
 
@@ -57,24 +60,26 @@ def run_pool(
     n_jobs: int,
     told: Callable[[Path, Exception | None], None] = lambda path, error: None,
     look: Callable[[], None] = lambda: None,
+    signals: Sequence[int] = INTERACTIVE,
 ) -> list[Exception | None]:
     """Run queued runs, `n_jobs` at a time, and return how each ended: None, or its error.
 
     Args:
       paths: run directories, as `rigor.launch.job.leave` made them.
       told: called when a run has ended. look: called about ten times a second.
+      signals: those that stop the pool: the workers get SIGTERM, save and end. A second one of a
+        kind ends them at once, if a user sent it: `signals` are then INTERACTIVE.
 
     Raises:
-      Stopped: a signal came; it was passed on, and every worker has ended. A second one of its
-        kind ends them at once.
+      Stopped: a signal came, and every worker has ended.
     """
     ended: list[Exception | None] = [None] * len(paths)
     waiting, running = list(enumerate(paths)), dict[int, Member]()
     gpus = visible_gpus()
-    with _signals() as signals:
-        passed_on = 0
-        while running or (waiting and not signals):
-            while waiting and len(running) < n_jobs and not signals:
+    with _caught(signals) as came:
+        told_to_stop = False
+        while running or (waiting and not came):
+            while waiting and len(running) < n_jobs and not came:
                 number, path = waiting.pop(0)
                 taken = {member.slot for member in running.values()}
                 slot = next(slot for slot in range(n_jobs) if slot not in taken)
@@ -86,14 +91,15 @@ def run_pool(
                     del running[number]
                     ended[number] = verdict(member)
                     told(member.path, ended[number])
-            for number in signals[passed_on:]:
-                _pass_on(list(running.values()), number)
-            passed_on = len(signals)
-            if len(signals) > len(set(signals)):
+            if came and not told_to_stop:
+                told_to_stop = True
+                for member in running.values():
+                    member.process.terminate()
+            if signals is INTERACTIVE and len(came) > len(set(came)):
                 _end(list(running.values()))
-                raise Stopped(signals[-1], "ended at once; runs go on from their last checkpoints")
-    if signals:
-        raise Stopped(signals[0])
+                raise Stopped(came[-1], "ended at once; runs go on from their last checkpoints")
+    if came:
+        raise Stopped(came[0])
     return ended
 
 
@@ -140,15 +146,14 @@ def _last_words(log: Path, start: int) -> str:
 
 
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C and SIGTERM inside the block, and put the old handlers back."""
+def _caught(signals: Sequence[int]) -> Iterator[list[int]]:
+    """Collect signals inside the block, and put the old handlers back."""
     came: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, handle) for number in numbers}
+    before = {number: signal.signal(number, handle) for number in signals}
     try:
         yield came
     finally:
@@ -156,13 +161,8 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _pass_on(members: Sequence[Member], number: int) -> None:
-    for member in members:
-        member.process.send_signal(number)
-
-
 def _end(members: Sequence[Member]) -> None:
-    """Give workers a moment to end, then kill those that are left."""
+    """Give workers a moment to save, then kill those that are left."""
     deadline = time.monotonic() + _LAST_WORDS
     while time.monotonic() < deadline and any(m.process.poll() is None for m in members):
         time.sleep(_LOOK_EVERY)

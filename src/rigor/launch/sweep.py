@@ -3,9 +3,9 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,28 +51,51 @@ def refuse_twins(jobs: list[Job], overrides: list[list[str]]) -> None:
 
 
 @dataclass
+class Submission:
+    """One array of tasks that was handed to SLURM.
+
+    name: of its jobs. job: SLURM's number of it, None until it has answered.
+    tasks: the runs of each task, by their place in the manifest.
+    """
+
+    name: str
+    job: str | None
+    tasks: list[list[int]]
+
+
+@dataclass
 class Manifest:
     """What belongs to a sweep.
 
     runs: run directories. launcher: what started it, `name` and its parameters.
+    overrides, hashes: of each run. submissions: to SLURM, oldest first.
     """
 
     runs: list[Path]
     launcher: dict[str, Any]
+    overrides: list[list[str]]
+    hashes: list[str]
+    submissions: list[Submission] = field(default_factory=list)
+
+    def write(self, directory: Path) -> None:
+        """Write the manifest into the sweep's directory."""
+        # places are told from the manifest's own: `out` may be moved, and read from anywhere
+        content = asdict(self) | {"runs": [os.path.relpath(run, directory) for run in self.runs]}
+        atomic_write(directory / "manifest.json", json.dumps(content, indent=1))
 
 
-def write_manifest(
-    jobs: list[Job], overrides: list[list[str]], launcher: Mapping[str, Any], directory: Path
-) -> None:
-    """Write which runs belong to a sweep, and what launches it."""
-    manifest = {
-        "launcher": launcher,
-        "overrides": overrides,
-        # from the manifest's own place: `out` may be moved, and read from anywhere
-        "runs": [os.path.relpath(one.path, directory) for one in jobs],
-        "hashes": [one.digest for one in jobs],
-    }
-    atomic_write(directory / "manifest.json", json.dumps(manifest, indent=1))
+def new_manifest(
+    jobs: list[Job], overrides: list[list[str]], launcher: dict[str, Any], directory: Path
+) -> Manifest:
+    """Write which runs belong to a sweep, and what launches it; earlier submissions stay."""
+    try:
+        before = read_manifest(directory).submissions
+    except UserError:
+        before = []
+    paths, hashes = [one.path for one in jobs], [one.digest for one in jobs]
+    manifest = Manifest(paths, launcher, overrides, hashes, before)
+    manifest.write(directory)
+    return manifest
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -83,8 +106,13 @@ def read_manifest(directory: Path) -> Manifest:
     """
     try:
         found = json.loads((directory / "manifest.json").read_bytes())
-        runs = [Path(os.path.normpath(directory / str(run))) for run in found["runs"]]
-        return Manifest(runs, dict(found.get("launcher", {"name": "basic"})))
+        return Manifest(
+            [Path(os.path.normpath(directory / run)) for run in found["runs"]],
+            found["launcher"],
+            found["overrides"],
+            found["hashes"],
+            [Submission(**entry) for entry in found["submissions"]],
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{directory}: not a sweep's directory (no readable manifest.json); those are "
@@ -107,6 +135,26 @@ def claimed(directory: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def at_work(
+    jobs: list[Job], overrides: list[list[str]], launcher: dict[str, Any]
+) -> Iterator[Path]:
+    """Queue a sweep, give its directory to the block that runs it, and show what has become of it.
+
+    Raises:
+      UserError: somebody works on it already, or a directory refuses.
+    """
+    directory = sweep_directory(jobs)
+    with claimed(directory):
+        new_manifest(jobs, overrides, launcher, directory)
+        queue(jobs, directory.name)
+        try:
+            yield directory
+        finally:
+            # however it ended, a stop by the user included: what there is is shown
+            summarise([one.path for one in jobs], directory)
 
 
 def queue(jobs: list[Job], sweep: str) -> None:

@@ -3,7 +3,8 @@
 What launches runs elsewhere than in its own process starts this. Exit codes are those of
 `rigor-train`: 0 done, 2 the user's mistake, 1 ours, 128 + the signal that stopped it. A run that is
 done is skipped, and one that a live process runs is refused. The worker is asked to stop when the
-process that started it dies.
+process that started it dies. It hears of one stop from several sides, so no number of signals makes
+it end before it has saved; whoever cannot wait kills it.
 """
 
 import ctypes
@@ -25,6 +26,8 @@ def main() -> None:
     one_thread()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    # SLURM's warning of a time limit goes to every process of a job, the one that started us too
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     code, line = 0, ""
     try:
         code, line = work(sys.argv[1:])
@@ -53,7 +56,7 @@ def work(arguments: list[str]) -> tuple[int, str]:
         except Exception as error:
             RunDirectory(path).write_status("failed", error=f"{type(error).__name__}: {error}")
             raise
-        run(job, sweep)
+        run(job, sweep, patient=True)
     except UserError as error:
         return 2, str(error)
     except RunFailed as error:

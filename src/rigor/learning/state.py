@@ -76,6 +76,8 @@ class Training:
         # A row counts E steps less its autoresets: a quarter of the rows is room for episodes of
         # four steps, and `train` saves early where they are shorter.
         self.slack = checkpoint.KEEP * (5 * self.checkpoint_every // (4 * env.n_envs) + 2)
+        with disk_errors(run.checkpoints):
+            run.checkpoints.mkdir(exist_ok=True)
         self.file = ReplayFile(run.checkpoints / "replay.bin", self.replay, self.slack)
         self.agent = Agent(config, env, device, int(self.seeds["network"].generate_state(1)[0]))
         self.exploration = np.random.default_rng(self.seeds["exploration"])

@@ -63,6 +63,18 @@ class Lock:
             os.close(descriptor)
         return False
 
+    def holder(self) -> tuple[int, str]:
+        """Return the process and the machine that last took the lock.
+
+        Raises:
+          UserError: nobody has.
+        """
+        try:
+            _, pid, _, host = self.path.read_text().split()
+            return int(pid), host
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.path}: says nobody's name") from error
+
     def _flock(self, descriptor: int) -> None:
         directory = self.path.parent
         deadline = time.monotonic() + _PATIENCE

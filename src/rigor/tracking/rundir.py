@@ -69,7 +69,7 @@ class RunDirectory:
         """
         run = cls(path)
         with disk_errors(run.path):
-            run.checkpoints.mkdir(parents=True, exist_ok=True)
+            run.path.mkdir(parents=True, exist_ok=True)
         run._lock.acquire()
         try:
             run._refuse_another(config, digest)
@@ -96,7 +96,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
+        """The folder of checkpoints, which a learner makes."""
         return self.path / "checkpoints"
 
     def config(self) -> dict[str, Any]:

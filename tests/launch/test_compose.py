@@ -1,0 +1,81 @@
+import pytest
+from hydra import initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+
+import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/train.yaml names
+from rigor import config
+from rigor.errors import UserError
+from rigor.launch import compose
+from rigor.launch.compose import Composer
+from rigor.launch.job import job
+
+config.register()
+
+
+@pytest.fixture(scope="module")
+def loader():
+    with initialize_config_module("rigor.conf", version_base="1.3"):
+        yield GlobalHydra.instance().config_loader()
+
+
+@pytest.fixture
+def composer(loader):
+    return Composer(loader, loader.load_configuration("train", [], RunMode.MULTIRUN))
+
+
+SWEEP = [
+    [env, "agent=multihorizon", risk, seed, *more]
+    for env in ("env=cartpole", "env=atari/pong", "env=gbwm")
+    for risk in ("risk=mean", "risk=cvar")
+    for seed in ("seed=0", "seed=1")
+    for more in (
+        [],
+        ["train.steps=500", "discount=hyperbolic", "discount.k=1"],
+        ["+env.kwargs.x=2"] if env == "env=gymnasium" else ["train.schedule_steps=${train.steps}"],
+        ["network.hidden=[7]"] if env == "env=cartpole" else ["train.steps=7_000"],
+        ["outer.low=null", "device='cpu'", "evaluate.every=1e-1"],
+    )
+]
+
+
+def by_hydra(composer, overrides):
+    composed = composer._by_hydra(overrides)
+    return job(composed, composed.hydra.runtime.choices)
+
+
+def test_jobs_are_what_hydra_composes(composer):
+    calls = []
+    real = composer._by_hydra
+    composer._by_hydra = lambda overrides: calls.append(overrides) or real(overrides)
+    found = composer.jobs(SWEEP)
+    assert len(calls) < len(SWEEP) / 2
+    assert found == [by_hydra(composer, one) for one in SWEEP]
+
+
+def test_jobs_that_are_shared_out_among_processes_come_in_order(composer, monkeypatch):
+    monkeypatch.setattr(compose, "_SHARED_OUT", 0)
+    monkeypatch.setattr(compose, "cores", lambda: 2)
+    assert composer.jobs(SWEEP[:12]) == [by_hydra(composer, one) for one in SWEEP[:12]]
+    wrong = [*SWEEP[:3], ["seed=-3"], *SWEEP[3:6], ["env=cartpole", "seed=-1"]]
+    with pytest.raises(UserError, match=r"^job 3 \(seed=-3\): seed=-3: must be 0 or more$"):
+        composer.jobs(wrong)
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("seed=-1", "seed=-1: must be 0 or more"),
+        ("seed=x", "could not be converted to Integer"),
+        ("risk=null", "risk=null: no such option"),
+        ("risk=cvarr", "did you mean cvar"),
+        ("env=gymnasium", "env.id: has no value yet"),
+    ],
+)
+def test_a_job_that_cannot_work_is_named(composer, override, part):
+    with pytest.raises(UserError) as caught:
+        composer.jobs([["env=cartpole"], ["env=cartpole", "seed=1"], ["env=cartpole", override]])
+    message = str(caught.value)
+    assert message.startswith(f"job 2 (env=cartpole {override}): ")
+    assert part in message
+    assert "\n" not in message

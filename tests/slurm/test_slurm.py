@@ -1,0 +1,410 @@
+"""Sweeps on a real SLURM, disturbed in every way that clusters know."""
+
+import csv
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli import COMMAND, TINY, Done, environment, finish, refused, rigor_train, start
+
+from rigor.launch import sweep
+from rigor.tracking.rundir import RunDirectory
+
+pytestmark = pytest.mark.slow
+
+LONG = (*TINY, "train.steps=800", "train.checkpoint_every=50", "train.log_every=0.02")
+SLURM = ("hydra/launcher=slurm", "hydra.launcher.grace=5")
+LAUNCH = Path(__file__).parents[2] / "launch"
+WALL_CLOCK = {"seconds", "steps_per_second"}
+
+
+def runs(out: Path) -> list[Path]:
+    return sorted(path for path in out.glob("*-s*-*") if path.is_dir())
+
+
+def states(out: Path) -> list[str]:
+    return [RunDirectory(path).state() for path in runs(out)]
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with open(run / "metrics.csv") as file:
+        return [
+            {key: value for key, value in row.items() if key not in WALL_CLOCK}
+            for row in csv.DictReader(file)
+        ]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The runs of LONG with two seeds, which nobody has disturbed."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    done = rigor_train(*LONG, "-m", "seed=0,1", "hydra/launcher=local", "out=out", cwd=place)
+    assert done.code == 0, done
+    return runs(place / "out")
+
+
+@pytest.fixture
+def cluster(slurm, tmp_path):
+    """The cluster, idle before and after a test, and a command line that works in `tmp_path`."""
+    one = Cluster(slurm, tmp_path)
+    yield one
+    slurm.ask("scancel", "--user=root")
+    slurm.until(lambda: not slurm.jobs())
+
+
+class Cluster:
+    def __init__(self, slurm, place: Path) -> None:
+        self.slurm, self.place, self.out = slurm, place, place / "out"
+
+    @property
+    def directory(self) -> Path:
+        (found,) = (self.out / "sweeps").iterdir()
+        return found
+
+    def submit(self, *arguments: str, seeds: str = "0,1", **options) -> Done:
+        command = (*LONG, f"seed={seeds}", "-m", *SLURM, "out=out", *arguments)
+        done = rigor_train(*command, cwd=self.place, env=environment(**self.slurm.env), **options)
+        assert done.code == 0, done
+        return done
+
+    def sweep(self, name: str, *more: str) -> Done:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rigor.sweep", name, str(self.directory), *more],
+            cwd=self.place,
+            env=environment(**self.slurm.env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return finish(process)
+
+    def status(self) -> str:
+        done = self.sweep("status")
+        assert done.code == 0, done
+        return done.out
+
+    def jobs(self) -> list[str]:
+        return [one.job for one in sweep.read_manifest(self.directory).submissions]
+
+    def at_work(self, n: int = 2) -> list[Path]:
+        """Wait until `n` runs have saved, and return them."""
+
+        def saved() -> list[Path] | None:
+            found = [run for run in runs(self.out) if list(run.glob("checkpoints/step_*"))]
+            return found if len(found) >= n else None
+
+        return self.slurm.until(saved)
+
+    def member(self, run: Path) -> int:
+        """Return the process of a run."""
+        return RunDirectory(run).status()["pid"]
+
+    def retried(self) -> None:
+        """Retry, and wait for the end."""
+        done = self.sweep("retry")
+        assert done.code == 0, done
+        assert "submitted" in done.out
+        self.slurm.settled()
+
+
+def same(found: list[Path], whole: list[Path]) -> None:
+    """Assert that runs are done and as if nothing had disturbed them, no step counted twice."""
+    assert [run.name for run in found] == [run.name for run in whole]
+    for mine, other in zip(found, whole, strict=True):
+        assert RunDirectory(mine).state() == "done", (mine / "train.log").read_text()
+        steps = [int(row["steps"]) for row in rows(mine)]
+        assert all(a < b for a, b in itertools.pairwise(steps))
+        assert rows(mine) == rows(other)
+        left, right = (json.loads((run / "result.json").read_text()) for run in (mine, other))
+        different = {key for key in left if left[key] != right[key]}
+        assert different <= WALL_CLOCK | {"commit"}
+
+
+# --- submitting -----------------------------------------------------------------------------------
+
+
+def test_seeds_are_submitted_and_the_command_returns_or_waits(cluster, undisturbed):
+    done = cluster.submit()
+    assert "submitted 2 runs in 2 tasks: job " in done.out
+    assert f"rigor-sweep status {cluster.directory.relative_to(cluster.place)}" in done.out
+    shown = cluster.status()
+    assert "lost" not in shown
+    assert "failed" not in shown
+    again = cluster.submit()  # nothing is submitted twice
+    assert again.out.startswith("2 runs are done, running or were submitted before\n")
+    assert len(cluster.jobs()) == 1
+    waited = cluster.submit("hydra.launcher.wait=true", timeout=180)
+    assert waited.out.count(" done ") == 2
+    same(runs(cluster.out), undisturbed)
+    assert set(cluster.slurm.ended(cluster.jobs()[0]).values()) == {"COMPLETED"}
+    assert "2 done of 2" in cluster.status()
+    assert "nothing to retry" in cluster.sweep("retry").out
+
+
+def test_a_dry_run_shows_and_submits_nothing(cluster):
+    more = ("hydra.launcher.dry_run=true", "hydra.launcher.gres=gpu:1", "hydra.launcher.mem=1G")
+    setup = "hydra.launcher.setup=[module load cuda]"
+    extra = "+hydra.launcher.extra.reservation=mine"
+    rate = "hydra.launcher.steps_per_second=10"
+    done = cluster.submit(*more, setup, extra, rate, "hydra.launcher.runs_per_gpu=2", seeds="0,1,2")
+    for part in (
+        *("#SBATCH --gres=gpu:1", "#SBATCH --mem=1G", "#SBATCH --reservation=mine"),
+        *("#SBATCH --requeue", "#SBATCH --array=0-1%2", "#SBATCH --cpus-per-task=2"),
+        *("\nmodule load cuda\n", "3 runs in 2 tasks: about 0.04 GPU-hours at 10 steps/s"),
+    ):
+        assert part in done.out
+    assert not cluster.out.exists()
+    assert cluster.slurm.jobs() == {}
+
+
+@pytest.mark.parametrize(
+    ("profile", "parts"),
+    [
+        ("gpu", ("--partition=gpu", "--gres=gpu:1", "--array=0-4%5", "--cpus-per-task=4")),
+        ("preemptible", ("--partition=preempt", "--signal=USR2@120", "--array=0-4%5")),
+        ("shard", ("--gres=shard:1", "--array=0-17%18")),
+    ],
+)
+def test_the_profiles_submit_the_grid(slurm, tmp_path, profile, parts):
+    # two games of it: composing them all takes its time
+    grid = ("experiment=atari50", "env=atari/pong,atari/qbert", f"hydra/launcher={profile}")
+    env = environment(**slurm.env)
+    done = rigor_train(
+        "--config-dir", str(LAUNCH), *grid, "hydra.launcher.dry_run=true", cwd=tmp_path, env=env
+    )
+    assert (done.code, done.err) == (0, "")
+    for part in parts:
+        assert f"#SBATCH {part}\n" in done.out
+    assert "\n18 runs in " in done.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_slurm_refuses_is_one_line_and_nothing_waits(cluster):
+    command = (*LONG, "seed=0,1", "-m", *SLURM, "out=out", "hydra.launcher.partition=nope")
+    env = environment(**cluster.slurm.env)
+    done = rigor_train(*command, cwd=cluster.place, env=env)
+    refused(done, "hydra/launcher=slurm: sbatch refuses: ", "nvalid partition")
+    assert "2 lost of 2" in cluster.status()
+    done = rigor_train(*TINY, "hydra/launcher=slurm", cwd=cluster.place, env=env)
+    refused(done, "hydra/launcher=slurm", "add -m")
+
+
+FRAGILE = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Fragile(CartPoleEnv):
+    def __init__(self, at=None):
+        super().__init__()
+        self.left = at
+
+    def step(self, action):
+        self.left -= 1
+        if self.left == 0:
+            raise ValueError("the pole broke")
+        return super().step(action)
+
+
+gymnasium.register("Fragile-v0", entry_point=Fragile, max_episode_steps=20)
+"""
+
+
+def test_six_runs_share_two_tasks_and_one_fails_alone(cluster):
+    (cluster.place / "mine.py").write_text(FRAGILE)
+    cluster.submit(
+        *("env=gymnasium", "env.id=mine:Fragile-v0", "train.steps=100", "out=out"),
+        "+env.kwargs.at=20,1001,1002,1003,1004,1005",
+        *("hydra.launcher.runs_per_gpu=3", "hydra.launcher.gres=gpu:1"),
+        seeds="0",
+    )
+    cluster.slurm.settled()
+    assert sorted(states(cluster.out)) == ["done"] * 5 + ["failed"]
+    (job,) = cluster.jobs()
+    assert cluster.slurm.ended(job) == {"0": "FAILED", "1": "COMPLETED"}
+    shown = cluster.sweep("logs").out
+    assert shown.count('raise ValueError("the pole broke")') == 1
+    assert f"{job}_0_0_log.err" in shown
+    assert "5 done, 1 failed of 6" in cluster.status()
+    (cluster.place / "mine.py").write_text(FRAGILE.replace("== 0", "== None"))
+    cluster.retried()
+    assert states(cluster.out) == ["done"] * 6
+    assert cluster.slurm.ended(cluster.jobs()[1]) == {"0": "COMPLETED"}
+
+
+# --- disturbances that SLURM itself repairs -------------------------------------------------------
+
+
+def test_a_signal_makes_a_run_save_and_its_task_go_on_later(cluster, undisturbed):
+    cluster.submit()
+    cluster.at_work()
+    (job,) = cluster.jobs()
+    for task, name in ((f"{job}_1", "USR2"), (f"{job}_0", "TERM")):
+        cluster.slurm.ask("scancel", f"--signal={name}", task)
+        # the last task of an array has the array's own number
+        cluster.slurm.until(lambda task=task: cluster.slurm.jobs()[task] == "PENDING")
+    assert states(cluster.out) == ["preempted"] * 2
+    shown = cluster.status()
+    assert "2 queued of 2" in shown
+    assert "retry" not in shown
+    cluster.slurm.settled()
+    same(runs(cluster.out), undisturbed)
+    for run in runs(cluster.out):
+        assert (run / "train.log").read_text().count("resumed at step") == 1
+
+
+def test_preemption_by_a_better_partition_is_survived(cluster, undisturbed):
+    cluster.submit("hydra.launcher.partition=spare", "hydra.launcher.runs_per_gpu=2")
+    cluster.at_work()
+    other = cluster.slurm.ask("sbatch", "--parsable", "--cpus-per-task=8", "--wrap=sleep 300")
+    requeued_by = cluster.slurm.until(lambda: cluster.slurm.jobs().get(other.strip()) == "RUNNING")
+    assert requeued_by
+    assert states(cluster.out) == ["preempted"] * 2
+    assert "2 queued of 2" in cluster.status()
+    cluster.slurm.ask("scancel", other.strip())
+    cluster.slurm.settled()
+    same(runs(cluster.out), undisturbed)
+
+
+def test_the_time_limit_is_survived(cluster, undisturbed):
+    cluster.submit("hydra.launcher.time=1", seeds="0")
+    (run,) = cluster.at_work(1)
+    # held until SLURM has warned, half a minute before the limit and its grace
+    os.kill(cluster.member(run), signal.SIGSTOP)
+    (job,) = cluster.jobs()
+    log = cluster.slurm.directory / "slurmctld.log"
+    cluster.slurm.until(lambda: f"warning signal 12 to JobId={job}" in log.read_text())
+    os.kill(cluster.member(run), signal.SIGCONT)
+    cluster.slurm.until(lambda: cluster.slurm.jobs() == {job: "PENDING"})
+    assert states(cluster.out) == ["preempted"]
+    cluster.slurm.settled()
+    same(runs(cluster.out), undisturbed[:1])
+
+
+def test_a_requeue_and_a_dead_node_are_survived(cluster, undisturbed):
+    cluster.submit()
+    cluster.at_work()
+    (job,) = cluster.jobs()
+    node = f"NodeName={os.uname().nodename.partition('.')[0]}"
+    cluster.slurm.ask("scontrol", "requeue", job)
+    cluster.slurm.until(lambda: set(cluster.slurm.jobs().values()) == {"PENDING"})
+    cluster.slurm.ask("scontrol", "update", node, "State=DRAIN", "Reason=test")
+    assert "2 queued of 2" in cluster.status()
+    before = [newest(run) for run in runs(cluster.out)]
+    cluster.slurm.ask("scontrol", "update", node, "State=RESUME")
+    cluster.slurm.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+    cluster.slurm.until(
+        lambda: all(newest(run) > n for run, n in zip(runs(cluster.out), before, strict=True))
+    )
+    # the node dies: SLURM gives it up, and every process of the job is gone at once
+    cluster.slurm.ask("scontrol", "update", node, "State=DOWN", "Reason=test")
+    for run in runs(cluster.out):
+        pids = [cluster.member(run)]
+        while name_of(pids[-1]) != "slurmstepd":
+            pids.append(parent_of(pids[-1]))
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    cluster.slurm.until(lambda: "RUNNING" not in cluster.slurm.jobs().values())
+    assert "2 queued of 2" in cluster.status()
+    # it may have come back by itself
+    cluster.slurm.ask("scontrol", "update", node, "State=RESUME", check=False)
+    cluster.slurm.settled()
+    same(runs(cluster.out), undisturbed)
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def newest(run: Path) -> int:
+    return max((int(path.name[5:]) for path in run.glob("checkpoints/step_*")), default=0)
+
+
+# --- disturbances that need a retry ---------------------------------------------------------------
+
+
+def test_what_is_cancelled_is_saved_and_stays_away_until_a_retry(cluster, undisturbed):
+    cluster.submit()
+    first, _ = cluster.at_work()
+    done = cluster.sweep("cancel", first.name)
+    assert done.code == 0, done
+    cluster.slurm.settled()
+    assert sorted(states(cluster.out)) == ["done", "preempted"]
+    assert "CANCELLED" in cluster.slurm.ended(cluster.jobs()[0]).values()
+    assert "1 done, 1 preempted of 2" in cluster.status()
+    refusal = cluster.sweep("cancel")
+    assert (refusal.code, "SLURM has no task of it" in refusal.err) == (2, True)
+    cluster.retried()
+    same(runs(cluster.out), undisturbed)
+
+
+def test_a_killed_run_is_lost_its_neighbour_goes_on(cluster, undisturbed):
+    cluster.submit("hydra.launcher.runs_per_gpu=2")
+    first, second = cluster.at_work()
+    os.kill(cluster.member(first), signal.SIGKILL)
+    cluster.slurm.until(lambda: RunDirectory(first).state() == "lost")
+    assert RunDirectory(second).state() == "running"
+    cluster.slurm.settled()
+    assert [RunDirectory(run).state() for run in (first, second)] == ["lost", "done"]
+    assert cluster.slurm.ended(cluster.jobs()[0]) == {"0": "FAILED"}
+    shown = cluster.status()
+    assert "1 done, 1 lost of 2" in shown
+    assert "rigor-sweep retry" in shown
+    cluster.retried()
+    same(runs(cluster.out), undisturbed)
+
+
+def test_a_killed_task_is_told_and_a_retry_finishes_it(cluster, undisturbed):
+    cluster.submit("hydra.launcher.runs_per_gpu=2")
+    first, _ = cluster.at_work()
+    os.kill(parent_of(cluster.member(first)), signal.SIGKILL)
+    cluster.slurm.settled()
+    assert set(states(cluster.out)) <= {"preempted", "lost"}  # as quickly as SLURM was
+    assert cluster.slurm.ended(cluster.jobs()[0]) == {"0": "FAILED"}
+    assert "of 2" in cluster.status()
+    assert "nobody works on 2 of them" in cluster.status()
+    cluster.retried()
+    same(runs(cluster.out), undisturbed)
+
+
+def test_a_launcher_killed_while_it_submits_leaves_nothing_unknown(cluster, undisturbed):
+    command = (*LONG, "seed=0,1", "-m", *SLURM, "out=out")
+    process = start(*command, cwd=cluster.place, env=environment(**cluster.slurm.env))
+    cluster.slurm.until(lambda: cluster.slurm.jobs())
+    process.kill()
+    process.communicate()
+    assert cluster.jobs()[0] is None or cluster.jobs()[0].isdigit()
+    shown = cluster.status()
+    assert "2 queued of 2" in shown or "running" in shown
+    cluster.slurm.ask("scancel", "--user=root")
+    cluster.slurm.until(lambda: not cluster.slurm.jobs())
+    cluster.retried()
+    same(runs(cluster.out), undisturbed)
+
+
+def test_a_sweep_submitted_from_inside_a_job_inherits_nothing_of_it(cluster, undisturbed):
+    inner = " ".join(f"'{part}'" for part in (*LONG, "seed=0,1", "-m", *SLURM, "out=out"))
+    outer = ("--cpus-per-task=4", "--gres=gpu:1", "--mem=2000", "--time=7", "--job-name=outer")
+    env = os.environ | environment(**cluster.slurm.env)
+    subprocess.run(
+        ["sbatch", "--wait", *outer, f"--chdir={cluster.place}", f"--wrap={COMMAND} {inner}"],
+        env=env,
+        check=True,
+        capture_output=True,
+    )
+    (job,) = cluster.jobs()
+    shown = cluster.slurm.ask("scontrol", "show", "job", job)
+    assert "NumCPUs=1 " in shown
+    assert "TimeLimit=1-00:00:00" in shown
+    assert "gpu" not in shown.partition("TresPerNode")[2]
+    cluster.slurm.settled()
+    same(runs(cluster.out), undisturbed)
