@@ -143,13 +143,14 @@ def _row(run: RunDirectory) -> dict[str, Any]:
         "objective": _triple(result, "objective_exact", "no interval")
         or _triple(result, "objective", "objective")
         or _triple(metrics, "eval_objective", "eval_objective"),
-        "status": _state(run, status, bool(metrics)),
+        "status": state_of(run, status, bool(metrics)),
         "error": status.get("error"),
         "where": _relative(run.path.absolute().parent),
     }
 
 
-def _state(run: RunDirectory, status: Mapping[str, Any], has_metrics: bool) -> str:
+def state_of(run: RunDirectory, status: Mapping[str, Any], has_metrics: bool) -> str:
+    """Return the state of a run as it is: `lost` where it says `running` and nobody is."""
     if not run.path.is_dir():
         return "lost"
     state = status.get("state")
