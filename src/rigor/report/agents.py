@@ -12,6 +12,7 @@ from rigor.report.runs import NAMED, Run
 
 _GROUPS = ("variant", "agent", "discount", "risk")  # in the order of a label
 _PARAMETERS = ("discount", "horizons", "risk")
+_ORDER = ("time_consistent", "time_aware", "time_inconsistent")  # of variants; others come last
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Agent:
 
 
 def agents_of(runs: Sequence[Run]) -> list[Agent]:
-    """Group runs into agents, ordered by label."""
+    """Group runs into agents, ordered by variant and label."""
     differing = [group for group in _GROUPS if len({run.choices[group] for run in runs}) > 1]
     told = [{group: run.choices[group] for group in differing} for run in runs]
     # Defaults differ from one class of environment to the next: that makes no other agent.
@@ -60,7 +61,7 @@ def agents_of(runs: Sequence[Run]) -> list[Agent]:
     for one in agents.values():
         for group in one.runs.values():
             group.sort(key=lambda run: (run.seed is None, run.seed or 0))
-    ordered = [agents[label] for label in sorted(agents)]
+    ordered = sorted(agents.values(), key=_place)
     _tell_the_rest(ordered, set(differing))
     return ordered
 
@@ -96,6 +97,11 @@ def refuse_no_baseline(agents: Sequence[Agent], key: str, value: str) -> None:
     there = sorted({_value(run, key) for one in agents for run in one.members} - {""})
     way_out = f"choose {' or '.join(there)}" if there else f"no run has a setting {key}"
     raise UserError(f"--baseline {key}={value}: no agent has it; {way_out}")
+
+
+def _place(agent: Agent) -> tuple[int, str]:
+    variant = agent.facts.get("variant", "")
+    return _ORDER.index(variant) if variant in _ORDER else len(_ORDER), agent.label
 
 
 def _kind(run: Run) -> tuple[str, str]:
