@@ -44,9 +44,9 @@ def test_a_setting_is_named_where_choices_do_not_tell(make):
     runs = [make("pong", "time_aware", horizons__quadrature=rule) for rule in ("lower", "upper")]
     runs.append(make("pong", "time_consistent"))
     assert list(labels(runs)) == [
+        "time_consistent",
         "time_aware horizons.quadrature=lower",
         "time_aware horizons.quadrature=upper",
-        "time_consistent",
     ]
 
 
@@ -54,8 +54,8 @@ def test_what_differs_beside_the_label_is_said(make):
     one, other = agents_of(
         [make("pong", "time_aware", train__huber=1.0), make("pong", "time_consistent")]
     )
-    assert (one.label, one.also) == ("time_aware", ["train.huber=1"])
-    assert (other.label, other.also) == ("time_consistent", ["train.huber=0.1"])
+    assert (one.label, one.also) == ("time_consistent", ["train.huber=0.1"])
+    assert (other.label, other.also) == ("time_aware", ["train.huber=1"])
 
 
 def test_defaults_of_another_kind_of_environment_make_no_other_agent(make):

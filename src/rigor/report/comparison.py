@@ -13,7 +13,7 @@ import numpy as np
 from rigor.report import published, scores
 from rigor.report.agents import Agent
 from rigor.report.runs import Run
-from rigor.report.sheet import Sheet, several, with_interval
+from rigor.report.sheet import Sheet, counted, several, with_interval
 
 ATARI = "rigor.envs.atari.Atari"
 NEAR_ZERO = 0.01  # of the way from random to human: a baseline below that has no percentage
@@ -172,7 +172,8 @@ def aggregate_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[str
     return Sheet(
         name="aggregates",
         title="Human-normalised aggregates",
-        caption=f"{len(games)} games that every agent has finished: {several(games, 60)}. 0 is "
+        caption=f"{counted(len(games), 'game')} that every agent has finished: "
+        f"{several(games, 60)}. 0 is "
         "random play, 1 a human's. IQM: mean of the middle half of all runs; median and mean: over "
         "games, of the mean over runs; 95 % stratified bootstrap intervals, "
         f"{scores.RESAMPLES:,} resamples.",

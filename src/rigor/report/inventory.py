@@ -7,7 +7,7 @@ from typing import Any
 
 from rigor.report.agents import Agent
 from rigor.report.runs import Run
-from rigor.report.sheet import Sheet
+from rigor.report.sheet import Sheet, counted
 
 GOING_ON = ("queued", "running", "preempted")
 """States that may still change by themselves."""
@@ -25,7 +25,7 @@ def agent_sheet(agents: Sequence[Agent]) -> Sheet:
                 "environments": len(one.runs),
                 "done": sum(run.state == "done" for run in members),
                 "runs": len(members),
-                "hours": sum(run.seconds or 0.0 for run in members) / 3600,
+                "hours": round(sum(run.seconds or 0.0 for run in members) / 3600, 2),
                 "steps_per_second": statistics.median(rates) if rates else None,
                 "also": ", ".join(one.also),
             }
@@ -66,7 +66,8 @@ def coverage_sheet(agents: Sequence[Agent]) -> Sheet:
         name="coverage",
         title="Environments that are not complete",
         caption=f"Runs done, of those that were started or planned. {len(names) - len(rows)} of "
-        f"{len(names)} environments have {most} runs of every agent done, and are not listed.",
+        f"{counted(len(names), 'environment')} have {counted(most, 'run')} of every agent done, "
+        "and are not listed.",
         rows=rows,
         shown={"environment": "environment"} | {one.label: one.label for one in agents},
     )
@@ -141,7 +142,7 @@ def run_sheet(agents: Sequence[Agent]) -> Sheet:
                         "score_high": _number(run, "return_high"),
                         "steps": run.step,
                         "steps_per_second": _rate(run),
-                        "hours": None if run.seconds is None else run.seconds / 3600,
+                        "hours": None if run.seconds is None else round(run.seconds / 3600, 2),
                         "commit": str(run.result.get("commit") or "")[:10],
                         "directory": run.path.name,
                     }

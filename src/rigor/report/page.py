@@ -11,9 +11,9 @@ from rigor.report import comparison, inventory, panels, published
 from rigor.report.agents import Agent, agents_of, baseline_of, refuse_no_baseline
 from rigor.report.inline import inline_svg
 from rigor.report.runs import Run, find, load
-from rigor.report.sheet import Sheet, several
+from rigor.report.sheet import Sheet, counted, several
 from rigor.report.solved import solved_sheets
-from rigor.report.style import save
+from rigor.report.style import COLOURS, save
 from rigor.tracking.disk import atomic_write, disk_errors
 
 if TYPE_CHECKING:
@@ -38,13 +38,14 @@ class Picture:
 
 @dataclass
 class Section:
-    """A part of the page. `empty` is said where it has nothing to show."""
+    """A part of the page. key: agents drawn in it. empty: said where it has nothing to show."""
 
     name: str
     title: str
     text: list[str] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     sheets: list[Sheet] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
     empty: str = ""
 
 
@@ -81,13 +82,15 @@ def write_report(
     for folder in (out / "tables", out / "figures"):
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
+    look = panels.styles(agents)
+    gallery = _Gallery(out / "figures")
     with panels.plain_text():
-        sections = _sections(runs, agents, baselines or BASELINES, _Gallery(out / "figures"))
+        sections = _sections(runs, agents, baselines or BASELINES, look, gallery)
     for section in sections:
         for sheet in section.sheets:
             sheet.save(out / "tables")
     page = out / "report.html"
-    atomic_write(page, _html(runs, agents, sections, directories, refresh))
+    atomic_write(page, _html(runs, look, sections, directories, refresh))
     going_on = any(run.state in inventory.GOING_ON for run in runs)
     return Report(page, inventory.states(runs), going_on)
 
@@ -113,9 +116,9 @@ def _sections(
     runs: Sequence[Run],
     agents: Sequence[Agent],
     baselines: Sequence[tuple[str, str]],
+    look: panels.Styles,
     gallery: _Gallery,
 ) -> list[Section]:
-    look = panels.styles(agents)
     compared = _comparisons(agents, baselines)
     return [
         Section("agents", "Agents", sheets=[inventory.agent_sheet(agents)]),
@@ -151,13 +154,15 @@ def _learning(agents: Sequence[Agent], look: panels.Styles, gallery: _Gallery) -
         )
         for name in names
     ]
+    count = f"{counted(len(names), 'environment')}, up to {counted(most, 'seed')}"
     caption = (
-        f"Undiscounted score in evaluation games against agent steps, {len(names)} environments, "
-        f"up to {most} seeds of each agent. Thick: mean over seeds, where all have values; thin: "
-        "one seed. Look for where the thick lines part further than the thin ones of one colour "
-        "spread, and for curves that still rise at the end."
+        f"Undiscounted score in evaluation games against agent steps, {count} of each agent. "
+        "Thick: mean over seeds, where all have values; thin: one seed. Look for where the thick "
+        "lines part further than the thin ones of one colour spread, and for curves that still "
+        "rise at the end."
     )
     section.pictures = [Picture("learning_curves", caption, small, small=True)]
+    section.key = [one.label for one in agents if panels.environments_with_curves([one])]
     return section
 
 
@@ -205,6 +210,7 @@ def _improvements(
             )
         section.sheets.append(comparison.improvement_sheet(one, number))
     if compared:
+        section.key = list(dict.fromkeys(x for one in compared for x in (one.agent, one.baseline)))
         section.text = [
             "100 · (mean score − mean score of the baseline) / |mean score of the baseline|, by "
             "game, of finished runs. The paper calls its figures 4 and 6 the percentage "
@@ -219,8 +225,9 @@ def _improvement_caption(one: comparison.Improvement) -> str:
     n = sorted({row["n"] for row in one.rows} | {row["n_baseline"] for row in one.rows})
     seeds = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
     text = (
-        f"{one.agent} over {one.baseline}: a higher mean score on {one.better} of {len(one.rows)} "
-        f"games; mean {one.mean:+.1f} %, median {one.median:+.1f} % over {len(one.drawn)} games. "
+        f"{one.agent} over {one.baseline}: a higher mean score on {one.better} of "
+        f"{counted(len(one.rows), 'game')}; mean {one.mean:+.1f} %, median {one.median:+.1f} % "
+        f"over {counted(len(one.drawn), 'game')}. "
         f"Seeds of a game: {seeds}. Bars have the colour of the better agent; lines are 95 % "
         "bootstrap intervals over seeds; the axis is logarithmic beyond ±100 %; * a negative "
         "baseline."
@@ -245,7 +252,11 @@ def _aggregates(agents: Sequence[Agent], look: panels.Styles, gallery: _Gallery)
         return section
     counts = sorted({len(game) for own in normalised.values() for game in own})
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    of = f"{len(games)} games, {seeds} seeds of each; 95 % stratified bootstrap intervals."
+    section.key = list(normalised)
+    of = (
+        f"{counted(len(games), 'game')}, {seeds} seeds of each; 95 % stratified bootstrap "
+        "intervals over seeds."
+    )
     sheet = comparison.aggregate_sheet(normalised, games)
     best = max(sheet.rows, key=lambda row: row["iqm"])
     section.pictures.append(
@@ -301,7 +312,7 @@ def _headlines(sections: Sequence[Section]) -> list[str]:
 
 def _html(
     runs: Sequence[Run],
-    agents: Sequence[Agent],
+    look: panels.Styles,
     sections: Sequence[Section],
     directories: Sequence[Path],
     refresh: int | None,
@@ -320,7 +331,7 @@ def _html(
         "unfinished": len(unfinished),
         "setup": inventory.setup(runs),
         "headlines": _headlines(sections),
-        "agents": [(one.label, _swatch(i)) for i, one in enumerate(agents)],
+        "swatches": {label: _swatch(style) for label, style in look.items()},
         "sections": sections,
         "few": _FEW,
         "zip": zip,
@@ -329,10 +340,10 @@ def _html(
     return render(**values)
 
 
-def _swatch(index: int) -> dict[str, Any]:
-    """Return the colour and the dashes of a line as CSS and SVG know them."""
-    from rigor.report.style import COLOURS, DASHES
-
+def _swatch(style: dict[str, Any]) -> dict[str, str]:
+    """Return a line's colour as the page's style sheet calls it, and its dashes as SVG does."""
     dashes = {"-": "", "--": "6 3", ":": "2 2", "-.": "6 2 2 2"}
-    dash = DASHES[index // len(COLOURS) % len(DASHES)]
-    return {"colour": f"var(--c{index % len(COLOURS)})", "dash": dashes[dash]}
+    return {
+        "colour": f"var(--c{COLOURS.index(style['color'])})",
+        "dash": dashes[style["linestyle"]],
+    }

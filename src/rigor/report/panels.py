@@ -1,5 +1,6 @@
 """The figures of a report: small panels that a page lays side by side, and their files."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,9 @@ _SYMLOG_TICKS = (-1000, -100, -50, 0, 50, 100, 300, 1000, 10_000, 100_000)
 
 
 def styles(agents: Sequence[Agent]) -> Styles:
-    """Give each agent its line, by its place."""
-    return {one.label: line_style(i) for i, one in enumerate(agents)}
+    """Give each agent its line, those that have learning curves first."""
+    ordered = sorted(agents, key=lambda one: not environments_with_curves([one]))
+    return {one.label: line_style(i) for i, one in enumerate(ordered)}
 
 
 @contextmanager
@@ -68,7 +70,8 @@ def curve_grid(agents: Sequence[Agent], environments: Sequence[str], look: Style
         _curves(axes, agents, name, look)
     for axes in grid[len(environments) :]:
         axes.remove()
-    _name_agents(figure, look, width)
+    drawn = [one.label for one in agents if environments_with_curves([one])]
+    _name_agents(figure, drawn, look, width)
     return figure
 
 
@@ -89,7 +92,7 @@ def improvement_panel(one: Improvement, look: Styles) -> "Figure":
     _percent_axis(axes, np.concatenate([percent, ends[np.isfinite(ends)], [0.0]]))
     for place, value in zip(places, percent, strict=True):
         axes.annotate(
-            _signed(value),
+            _signed(value, 1 if abs(value) < 10 else 0),
             (1.0, place),
             (2, 0),
             xycoords=("axes fraction", "data"),
@@ -104,7 +107,9 @@ def improvement_panel(one: Improvement, look: Styles) -> "Figure":
 def aggregate_panel(rows: Sequence[Mapping[str, Any]], look: Styles) -> "Figure":
     """Draw interquartile mean, median and mean of each agent with their intervals."""
     names = {"iqm": "IQM", "median": "median", "mean": "mean"}
-    figure = new_figure(4.2, 0.9 + 0.42 * len(rows), "")
+    names_of_rows = [_folded(row["agent"]) for row in reversed(rows)]
+    lines = sum(max(2, name.count("\n") + 1) for name in names_of_rows)
+    figure = new_figure(4.2, 0.9 + 0.21 * lines, "")
     for axes, (name, title) in zip(figure.subplots(1, 3, sharey=True), names.items(), strict=True):
         for place, row in enumerate(reversed(rows)):
             colour = look[row["agent"]]["color"]
@@ -112,9 +117,9 @@ def aggregate_panel(rows: Sequence[Mapping[str, Any]], look: Styles) -> "Figure"
             axes.hlines(place, low, high, color=colour, linewidth=7, alpha=0.35)
             axes.plot(row[name], place, "|", color=colour, markersize=13, markeredgewidth=2)
         axes.set_title(title, fontsize="medium")
-        axes.set_yticks(range(len(rows)), [_short(row["agent"]) for row in reversed(rows)])
+        axes.set_yticks(range(len(rows)), names_of_rows)
         axes.set_ylim(-0.6, len(rows) - 0.4)
-        axes.locator_params(axis="x", nbins=3)
+        axes.locator_params(axis="x", nbins=2)
         dress(axes)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
@@ -124,7 +129,8 @@ def aggregate_panel(rows: Sequence[Mapping[str, Any]], look: Styles) -> "Figure"
 
 def duel_panel(rows: Sequence[Mapping[str, Any]]) -> "Figure":
     """Draw the probability of improvement of each pair with its interval."""
-    figure = new_figure(4.2, 0.8 + 0.5 * len(rows), "")
+    names = [f"{_folded(row['x'])}\nover {_folded(row['y'])}" for row in reversed(rows)]
+    figure = new_figure(4.2, 0.8 + 0.22 * sum(name.count("\n") + 1 for name in names), "")
     axes = figure.subplots()
     for place, row in enumerate(reversed(rows)):
         low, high = row["probability_low"], row["probability_high"]
@@ -132,7 +138,6 @@ def duel_panel(rows: Sequence[Mapping[str, Any]]) -> "Figure":
         axes.plot(
             row["probability"], place, "|", color=COLOURS[0], markersize=13, markeredgewidth=2
         )
-    names = [f"{_short(row['x'])}\nover {_short(row['y'])}" for row in reversed(rows)]
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.axvline(0.5, color="0.4", linestyle=":", linewidth=1.2)
@@ -187,11 +192,11 @@ def _curves(axes: "Axes", agents: Sequence[Agent], environment: str, look: Style
     dress(axes)
 
 
-def _name_agents(figure: "Figure", look: Styles, width: float) -> None:
+def _name_agents(figure: "Figure", labels: Sequence[str], look: Styles, width: float) -> None:
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], linewidth=2, label=label, **style) for label, style in look.items()]
-    columns = key_columns(list(look), width) if len(look) > 4 else len(look)
+    handles = [Line2D([], [], linewidth=2, label=label, **look[label]) for label in labels]
+    columns = key_columns(labels, width)
     key(figure, handles, columns, "thick: mean over seeds; thin: one seed")
 
 
@@ -210,9 +215,8 @@ def _percent_axis(axes: "Axes", values: np.ndarray) -> None:
     axes.grid(False, axis="y")
 
 
-def _signed(percent: float) -> str:
-    whole = round(percent)
-    return f"{whole:+,}" if whole else "0"
+def _signed(percent: float, decimals: int = 0) -> str:
+    return f"{percent:+,.{decimals}f}" if round(percent, decimals) else "0"
 
 
 def _marked(row: Mapping[str, Any]) -> str:
@@ -221,3 +225,7 @@ def _marked(row: Mapping[str, Any]) -> str:
 
 def _short(label: str, most: int = 34) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"
+
+
+def _folded(label: str) -> str:
+    return textwrap.fill(label, 22)

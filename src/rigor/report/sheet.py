@@ -93,6 +93,11 @@ def with_interval(name: str, value: Any, low: Any, high: Any) -> dict[str, float
     return {name: float(value), f"{name}_low": float(low), f"{name}_high": float(high)}
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 game`, `3 games`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def several(words: Sequence[str], most: int = 12) -> str:
     """Return `a, b and 3 more`."""
     shown = ", ".join(words[:most])

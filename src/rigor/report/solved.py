@@ -43,7 +43,7 @@ def _wealth(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
     for row, run in _rows(groups, keys):
         paper = published.wealth(run.choices, run.settings)
         if paper:
-            row |= {f"paper_{key}": paper[key] for key in keys}
+            row |= {f"paper_{key}": float(paper[key]) for key in keys}
             row["paper_objective"] = ("≤ " if paper["bound"] == "at most" else "") + str(
                 paper["objective"]
             )
@@ -113,7 +113,7 @@ def _rows(
             "environment": name,
             "discount": _told(runs[0], "discount"),
             "risk": _told(runs[0], "risk"),
-            "agent": one.label,
+            "agent": _without(one, "discount", "risk"),
             "n": len(runs),
             **with_interval("objective", objective.value, objective.low, objective.high),
             "optimal": optimal,
@@ -128,6 +128,12 @@ def _rows(
 
 def _values(runs: Sequence[Run], value: Callable[..., float]) -> np.ndarray:
     return np.array([float(value(run.result)) for run in runs])
+
+
+def _without(agent: Agent, *groups: str) -> str:
+    """Return the label of an agent without what other columns say."""
+    words = [word for word in agent.label.split() if word not in map(agent.facts.get, groups)]
+    return " ".join(words) or agent.label
 
 
 def _told(run: Run, group: str) -> str:
