@@ -80,6 +80,21 @@ def test_what_is_broken_is_said_and_left_out(tmp_path):
     assert (run.settings, run.result, run.is_scored) == ({}, {}, False)
 
 
+def test_of_a_result_only_finite_numbers_count(tmp_path):
+    path = make_run(tmp_path, "pong", "time_aware", 0, 3.0)
+    (path / "result.json").write_text(
+        '{"return_mean": null, "seconds": "<b>", "regret": 1e999, "objective": 2, "versions": [],'
+        ' "commit": "0123456789abcdef+dirty"}'
+    )
+    run = load(path)
+    assert (run.result, run.is_scored, run.seconds) == ({"objective": 2.0}, False, 7200.0)
+    assert run.made_by == {
+        "commit": "0123456789ab+dirty",
+        "device": "not known",
+        "versions": "",
+    }
+
+
 def test_a_directory_of_another_name_is_read_from_its_config(tmp_path):
     path = make_run(tmp_path, "pong", "time_aware", 4, 3.0)
     run = load(path.rename(tmp_path / "mine"))

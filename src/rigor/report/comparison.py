@@ -219,13 +219,13 @@ def profiles(
 
 
 def _returns(runs: Sequence[Run]) -> np.ndarray:
-    return np.array([float(run.result["return_mean"]) for run in runs])
+    return np.array([run.result["return_mean"] for run in runs])
 
 
 def _game(run: Run) -> str | None:
-    game = run.settings.get("env.game")
+    game = str(run.settings.get("env.game"))
     known = run.settings.get("env._target_") == ATARI and game in published.atari().index
-    return str(game) if known else None
+    return game if known else None
 
 
 def _scale(run: Run) -> float:

@@ -18,7 +18,8 @@ def agent_sheet(agents: Sequence[Agent]) -> Sheet:
     rows: list[dict[str, Any]] = []
     for one in agents:
         members = one.members
-        rates = [float(run.result["steps_per_second"]) for run in members if _rate(run)]
+        key = "steps_per_second"
+        rates = [run.result[key] for run in members if key in run.result]
         rows.append(
             {
                 "agent": one.label,
@@ -96,31 +97,22 @@ def unfinished_sheet(runs: Sequence[Run]) -> Sheet:
         shown={
             "run": "run",
             "state": "state",
+            "reason": "reason",
             "step": "steps",
             "steps_total": "of",
-            "reason": "reason",
         },
     )
 
 
 def provenance_sheet(runs: Sequence[Run]) -> Sheet:
     """Return the commits and versions that results came from, with how many runs each."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for run in runs:
-        if run.result:
-            versions = run.result.get("versions") or {}
-            told = ", ".join(f"{k} {v}" for k, v in versions.items() if v and k != "platform")
-            commit, device = run.result.get("commit"), run.result.get("device")
-            counts[str(commit or "not known"), str(device or "not known"), told] += 1
+    counts = Counter(tuple(run.made_by.items()) for run in runs if run.made_by)
     return Sheet(
         name="provenance",
         title="Commits and versions",
         caption="More than one row means that results of different code or libraries stand side "
         "by side; +dirty means that the source differed from its commit.",
-        rows=[
-            {"commit": commit, "device": device, "versions": told, "runs": count}
-            for (commit, device, told), count in counts.most_common()
-        ],
+        rows=[dict[str, Any](made_by) | {"runs": count} for made_by, count in counts.most_common()],
         shown={"commit": "commit", "device": "device", "versions": "versions", "runs": "runs"},
     )
 
@@ -137,13 +129,13 @@ def run_sheet(agents: Sequence[Agent]) -> Sheet:
                         "agent": one.label,
                         "seed": run.seed,
                         "state": run.state,
-                        "score": _number(run, "return_mean"),
-                        "score_low": _number(run, "return_low"),
-                        "score_high": _number(run, "return_high"),
+                        "score": run.result.get("return_mean"),
+                        "score_low": run.result.get("return_low"),
+                        "score_high": run.result.get("return_high"),
                         "steps": run.step,
-                        "steps_per_second": _rate(run),
+                        "steps_per_second": run.result.get("steps_per_second"),
                         "hours": None if run.seconds is None else round(run.seconds / 3600, 2),
-                        "commit": str(run.result.get("commit") or "")[:10],
+                        "commit": run.made_by.get("commit", ""),
                         "directory": run.path.name,
                     }
                 )
@@ -180,10 +172,10 @@ def setup(runs: Sequence[Run]) -> list[tuple[str, str]]:
     }
     found = []
     for key, name in keys.items():
-        values = sorted({run.settings[key] for run in runs if key in run.settings}, key=str)
-        if values:
-            shown = [f"{one:,}" if isinstance(one, int) else str(one) for one in values]
-            found.append((name, " or ".join(shown)))
+        values = [run.settings[key] for run in runs if key in run.settings]
+        shown = {f"{one:,}" if isinstance(one, int) else str(one) for one in values}
+        if shown:
+            found.append((name, " or ".join(sorted(shown))))
     return found
 
 
@@ -194,13 +186,5 @@ def states(runs: Sequence[Run]) -> str:
 
 
 def _order(state: str) -> int:
-    return ("done", "running", "queued", "preempted", "failed", "lost").index(state)
-
-
-def _rate(run: Run) -> float | None:
-    return _number(run, "steps_per_second")
-
-
-def _number(run: Run, key: str) -> float | None:
-    value = run.result.get(key)
-    return None if value is None else float(value)
+    order = ("done", "running", "queued", "preempted", "failed", "lost")
+    return order.index(state) if state in order else len(order)

@@ -1,6 +1,7 @@
 """The runs of a report: which directories they are, and what each of them left behind."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,8 +32,9 @@ class Run:
     path: its directory, which a run of a manifest may lack. choices: the option of each group of
     `NAMED`. seed: None where neither name nor config says it. settings: the config by dotted key,
     {} before it is written. state: as in `tables.collect_rows`. problem: why it failed, or what of
-    it could not be read, one line. step, steps_total: agent steps. result: the final numbers, {}
-    before the end. curve: the evaluations, `steps` and `eval_score` at least. seconds: wall-clock.
+    it could not be read, one line. step, steps_total: agent steps. result: the final numbers that
+    are finite, {} before the end. made_by: commit, device and versions, as text, {} before the end.
+    curve: the evaluations, `steps` and `eval_score` at least. seconds: wall-clock.
     """
 
     path: Path
@@ -43,14 +45,15 @@ class Run:
     problem: str
     step: int
     steps_total: int | None
-    result: dict[str, Any]
+    result: dict[str, float]
+    made_by: dict[str, str]
     curve: "pd.DataFrame"
     seconds: float | None
 
     @property
     def is_scored(self) -> bool:
         """Whether the run is done and has a final score."""
-        return self.state == "done" and self.result.get("return_mean") is not None
+        return self.state == "done" and "return_mean" in self.result
 
 
 def find(directories: Sequence[Path]) -> list[Path]:
@@ -105,6 +108,7 @@ def load(path: Path) -> Run:
     if state == "lost" and not problems:
         problems.append("has no directory" if not path.is_dir() else "says running, but nobody is")
     choices, seed = _named(path.name, config)
+    numbers, counts = _numbers(result), _numbers(status)
     return Run(
         path=path,
         choices=choices,
@@ -112,11 +116,12 @@ def load(path: Path) -> Run:
         settings=config,
         state=state,
         problem=_first_line(problems),
-        step=max(int(status.get("step") or 0), _last(metrics, "steps", int) or 0),
-        steps_total=status.get("steps_total"),
-        result=result,
+        step=int(max(counts.get("step", 0), _last(metrics, "steps", int) or 0)),
+        steps_total=int(counts["steps_total"]) if "steps_total" in counts else None,
+        result=numbers,
+        made_by=_made_by(result) if result else {},
         curve=_curve(metrics),
-        seconds=result.get("seconds", _last(metrics, "seconds", float)),
+        seconds=numbers.get("seconds", _last(metrics, "seconds", float)),
     )
 
 
@@ -143,6 +148,23 @@ def _named(name: str, config: dict[str, Any]) -> tuple[dict[str, str], int | Non
     choices = {group: _class(config.get(f"{group}._target_")) for group in NAMED}
     game = next((config[key] for key in _GAME_KEYS if config.get(key)), None)
     return choices | {"env": str(game or choices["env"] or name)}, seed
+
+
+def _numbers(result: dict[str, Any]) -> dict[str, float]:
+    numbers = {key: value for key, value in result.items() if type(value) in (int, float)}
+    return {key: float(value) for key, value in numbers.items() if math.isfinite(value)}
+
+
+def _made_by(result: dict[str, Any]) -> dict[str, str]:
+    versions = result.get("versions")
+    versions = versions if isinstance(versions, dict) else {}
+    told = [f"{k} {v}" for k, v in versions.items() if v and k != "platform"]
+    commit, plus, dirty = str(result.get("commit") or "not known").partition("+")
+    return {
+        "commit": commit[:12] + plus + dirty,
+        "device": str(result.get("device") or "not known"),
+        "versions": ", ".join(told),
+    }
 
 
 def _class(target: Any) -> str:

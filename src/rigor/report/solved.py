@@ -1,6 +1,6 @@
 """Problems with a model: what our agents are worth, what the optimum is, and what was published."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ def solved_sheets(agents: Sequence[Agent]) -> list[Sheet]:
         (one, name, runs)
         for one in agents
         for name, all_runs in one.runs.items()
-        if (runs := [run for run in all_runs if run.result.get("objective_optimal") is not None])
+        if (runs := [run for run in all_runs if _is_solved(run)])
     ]
     kinds: dict[str, list[tuple[Agent, str, list[Run]]]] = {"Wealth": [], "Put": [], "": []}
     for group in groups:
@@ -106,9 +106,9 @@ def _rows(
 ) -> list[tuple[dict[str, Any], Run]]:
     found = []
     for one, name, runs in sorted(groups, key=lambda group: (group[1], group[0].label)):
-        ours = _values(runs, lambda result: result.get("objective_exact", result["objective"]))
+        ours = np.array([_objective(run.result) for run in runs])
         objective = scores.estimate(scores.mean, [ours])
-        optimal = float(runs[0].result["objective_optimal"])
+        optimal = runs[0].result["objective_optimal"]
         row: dict[str, Any] = {
             "environment": name,
             "discount": _told(runs[0], "discount"),
@@ -120,14 +120,19 @@ def _rows(
             "percent": 100.0 * float(ours.mean()) / optimal if optimal > 0 else None,
         }
         for key in keys:
-            if all(run.result.get(key) is not None for run in runs):
-                row[key] = float(_values(runs, lambda result, key=key: result[key]).mean())
+            if all(key in run.result for run in runs):
+                row[key] = float(np.mean([run.result[key] for run in runs]))
         found.append((row, runs[0]))
     return found
 
 
-def _values(runs: Sequence[Run], value: Callable[..., float]) -> np.ndarray:
-    return np.array([float(value(run.result)) for run in runs])
+def _is_solved(run: Run) -> bool:
+    return "objective_optimal" in run.result and _objective(run.result) is not None
+
+
+def _objective(result: dict[str, float]) -> float | None:
+    """Return the policy's exact value, or else that of its evaluation games."""
+    return result.get("objective_exact", result.get("objective"))
 
 
 def _without(agent: Agent, *groups: str) -> str:
