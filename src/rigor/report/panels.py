@@ -203,12 +203,14 @@ def _name_agents(figure: "Figure", labels: Sequence[str], look: Styles, width: f
 def _percent_axis(axes: "Axes", values: np.ndarray) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    low, high = float(values.min()), float(values.max())
-    axes.set_xscale("symlog", linthresh=_LINEAR, linscale=1.0)
-    axes.set_xlim(min(1.15 * low, -5.0), max(1.15 * high, 5.0))
-    ticks = [tick for tick in _SYMLOG_TICKS if 1.15 * low <= tick <= 1.15 * high]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
+    low, high = min(1.15 * float(values.min()), -5.0), max(1.15 * float(values.max()), 5.0)
+    if max(-low, high) > _LINEAR:
+        axes.set_xscale("symlog", linthresh=_LINEAR, linscale=1.0)
+        axes.xaxis.set_major_locator(FixedLocator([x for x in _SYMLOG_TICKS if low <= x <= high]))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.locator_params(axis="x", nbins=6)
+    axes.set_xlim(low, high)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _signed(value)))
     dress(axes)
     axes.tick_params(axis="y", length=0, labelsize="small")

@@ -151,7 +151,9 @@ def _improvements(
             )
         section.sheets.append(comparison.improvement_sheet(one, number))
     if compared:
-        section.key = list(dict.fromkeys(x for one in compared for x in (one.agent, one.baseline)))
+        section.key = [
+            label for label in look if any(label in (one.agent, one.baseline) for one in compared)
+        ]
         section.text = [
             "100 · (mean score − mean score of the baseline) / |mean score of the baseline|, by "
             "game, of finished runs. The paper calls its figures 4 and 6 the percentage "
