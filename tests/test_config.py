@@ -337,6 +337,7 @@ OUT_OF_RANGE = [
     ("train.huber", -1.0),
     ("train.huber", float("nan")),
     ("train.reduction", "max"),
+    ("train.precision", "fp16"),
     ("train.update_every", 0),
     ("train.learning_starts", 1.1),
     ("train.target_every", 0),
@@ -415,7 +416,8 @@ def test_a_nested_value_is_refused_under_its_own_key(cartpole, nodes):
 def test_every_field_of_the_runs_own_schemas_has_a_limit_that_a_test_crosses():
     tested = {key for key, _ in OUT_OF_RANGE}
     for group, schema in (("train", config.Train), ("evaluate", config.Evaluate)):
-        assert {f"{group}.{field.name}" for field in dataclasses.fields(schema)} <= tested
+        fields = [one for one in dataclasses.fields(schema) if one.type is not bool]
+        assert {f"{group}.{field.name}" for field in fields} <= tested
 
 
 def test_a_running_clock_that_the_network_does_not_see_is_refused(cartpole):

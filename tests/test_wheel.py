@@ -58,3 +58,5 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     (run,) = (elsewhere / "runs").iterdir()
     assert '"state": "done"' in (run / "status.json").read_text()
     assert '"commit": null' in (run / "result.json").read_text()  # a wheel has none
+    call(python.with_name("rigor-report"), run, cwd=elsewhere)
+    assert "cartpole" in (run / "report" / "report.html").read_text()

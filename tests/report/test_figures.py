@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from rigor.errors import UserError
-from rigor.report.figures import _groups, _mean, learning_curves
+from rigor.report.figures import _groups, learning_curves, mean_curve
 
 
 def curve(scale, n=10, objective=False):
@@ -100,7 +100,7 @@ def test_the_mean_is_taken_where_all_seeds_have_values():
     # Seed a: 0 at 10, 2 at 30. Seed b: 4 at 20, 6 at 40. Both from 20 to 30.
     a = pd.DataFrame({"steps": [10, 30], "x": [0.0, 2.0]})
     b = pd.DataFrame({"steps": [20, 40], "x": [4.0, 6.0]})
-    mean = _mean([a, b], "x")
+    mean = mean_curve([a, b], "x")
     assert mean["steps"].tolist() == [20, 30]
     assert mean["x"].tolist() == [2.5, 3.5]  # (1 + 4)/2, (2 + 5)/2
 

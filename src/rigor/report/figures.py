@@ -80,7 +80,7 @@ def _panel(axes: "Axes", groups: "dict[str, list[pd.DataFrame]]", column: str) -
             _interval(axes, points, column, style["color"], 0.22 if alone else 0.08)
             if not alone:
                 _curve(axes, points, column, linewidth=0.8, alpha=0.5, markersize=4, **style)
-        mean, width = (curves[0], 2.0) if alone else (_mean(curves, column), 2.4)
+        mean, width = (curves[0], 2.0) if alone else (mean_curve(curves, column), 2.4)
         _curve(axes, mean, column, linewidth=width, markersize=4, label=label, **style)
     _dress(axes, drawn)
 
@@ -129,7 +129,7 @@ def _points(metrics: "pd.DataFrame", column: str) -> "pd.DataFrame":
     return metrics[metrics[column].notna()]
 
 
-def _mean(curves: "list[pd.DataFrame]", column: str) -> "pd.DataFrame":
+def mean_curve(curves: "Sequence[pd.DataFrame]", column: str) -> "pd.DataFrame":
     """Average over seeds where all have values, between their points along straight lines."""
     import numpy as np
     import pandas as pd

@@ -1,0 +1,275 @@
+"""Agents against each other where nothing is solved exactly: scores, improvement, aggregates.
+
+Only finished runs count, with the mean undiscounted score of their final evaluation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from rigor.report import published, scores
+from rigor.report.agents import Agent
+from rigor.report.runs import Run
+from rigor.report.sheet import Sheet, counted, several, with_interval
+
+ATARI = "rigor.envs.atari.Atari"
+NEAR_ZERO = 0.01  # of the way from random to human: a baseline below that has no percentage
+
+_THRESHOLDS = 101
+
+
+@dataclass
+class Improvement:
+    """One agent over a baseline.
+
+    rows: a game each, best first, with `percent` and its interval where it is defined, `note`.
+    better: games with the higher mean, of all. mean, median: of the percentages.
+    """
+
+    agent: str
+    baseline: str
+    rows: list[dict[str, Any]]
+
+    @property
+    def drawn(self) -> list[dict[str, Any]]:
+        """The rows that have a percentage."""
+        return [row for row in self.rows if row["percent"] is not None]
+
+    @property
+    def better(self) -> int:
+        """On how many games the agent has the higher mean score."""
+        return sum(row["difference"] > 0 for row in self.rows)
+
+    @property
+    def mean(self) -> float:
+        """The mean percentage over games."""
+        return float(np.mean([row["percent"] for row in self.drawn]))
+
+    @property
+    def median(self) -> float:
+        """The median percentage over games."""
+        return float(np.median([row["percent"] for row in self.drawn]))
+
+
+def scored(agent: Agent) -> dict[str, list[Run]]:
+    """Return the finished runs by environment, of those that have no exact optimum."""
+    found = {
+        environment: [run for run in runs if run.is_scored]
+        for environment, runs in agent.runs.items()
+        if not any("objective_optimal" in run.result for run in runs)
+    }
+    return {environment: runs for environment, runs in found.items() if runs}
+
+
+def improvement(agent: Agent, baseline: Agent) -> Improvement:
+    """Compare an agent with a baseline on every environment that both have finished."""
+    ours, theirs = scored(agent), scored(baseline)
+    rows = []
+    for game in [one for one in ours if one in theirs]:
+        x, y = _returns(ours[game]), _returns(theirs[game])
+        rows.append(
+            {
+                "game": game,
+                "score": float(x.mean()),
+                "baseline": float(y.mean()),
+                "difference": float(x.mean() - y.mean()),
+                "n": len(x),
+                "n_baseline": len(y),
+                **_percentage(x, y, _scale(ours[game][0])),
+            }
+        )
+    rows.sort(key=lambda row: (row["percent"] is None, -(row["percent"] or 0.0)))
+    return Improvement(agent.label, baseline.label, rows)
+
+
+def improvement_sheet(one: Improvement, number: int) -> Sheet:
+    """Return the table of a comparison; its files carry a number."""
+    return Sheet(
+        name=f"improvement_{number}",
+        title=f"{one.agent} over {one.baseline}, by game",
+        caption="Mean scores of finished runs, n of each agent; 95 % bootstrap interval over "
+        "seeds. Games without a percentage stand at the end and say why.",
+        rows=one.rows,
+        shown={
+            "game": "game",
+            "score": one.agent,
+            "baseline": one.baseline,
+            "difference": "difference",
+            "percent": "improvement",
+            "n": "n",
+            "n_baseline": "n baseline",
+            "note": "note",
+        },
+        units={"percent": " %"},
+    )
+
+
+def score_sheet(agents: Sequence[Agent]) -> Sheet:
+    """Return the scores of every agent on every environment, published ones beside."""
+    by_agent = {one.label: scored(one) for one in agents}
+    by_agent = {label: games for label, games in by_agent.items() if games}
+    names = sorted({game for games in by_agent.values() for game in games})
+    rows = []
+    for name in names:
+        first = next(games[name][0] for games in by_agent.values() if name in games)
+        row: dict[str, Any] = {"environment": name} | _references(first)
+        for label, games in by_agent.items():
+            if name in games:
+                row |= _mean_cells(label, _returns(games[name]))
+        rows.append(row)
+    references = {
+        "random": "random",
+        "human": "human",
+        "qr_dqn": "QR-DQN (Dopamine)",
+        "dqn": "DQN (Dopamine)",
+    }
+    shown = {"environment": "environment"} | {label: label for label in by_agent}
+    if any("random" in row for row in rows):
+        shown |= references
+    return Sheet(
+        name="scores",
+        title="Final scores",
+        caption="Mean over seeds of the undiscounted raw score in the final evaluation, with its "
+        "95 % bootstrap interval over seeds. Random and human: DQN Zoo's table. Dopamine: training "
+        "returns at 36 to 40 million frames with sticky actions, mean over 5 seeds; another "
+        "protocol, so a reference and no bar.",
+        rows=rows,
+        shown=shown,
+    )
+
+
+def normalised_games(agents: Sequence[Agent]) -> tuple[dict[str, list[np.ndarray]], list[str]]:
+    """Return the human-normalised scores by agent on the Atari games that all agents finished.
+
+    Agents without any finished Atari run are left out.
+
+    Returns:
+      For each agent the arrays of the games, and the games.
+    """
+    found = {one.label: _normalised(one) for one in agents}
+    found = {label: games for label, games in found.items() if games}
+    shared = set.intersection(*map(set, found.values())) if found else set()
+    games = sorted(shared)
+    return {label: [own[game] for game in games] for label, own in found.items()}, games
+
+
+def aggregate_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[str]) -> Sheet:
+    """Return the aggregates of human-normalised scores, an agent a row."""
+    rows = []
+    for label, own in normalised.items() if games else ():
+        row: dict[str, Any] = {"agent": label, "runs": sum(map(len, own))}
+        for name, statistic in (
+            ("iqm", scores.interquartile_mean),
+            ("median", scores.median),
+            ("mean", scores.mean),
+        ):
+            found = scores.estimate(statistic, own)
+            row |= with_interval(name, found.value, found.low, found.high)
+        rows.append(row)
+    return Sheet(
+        name="aggregates",
+        title="Human-normalised aggregates",
+        caption=f"{counted(len(games), 'game')} that every agent has finished: "
+        f"{several(games, 60)}. 0 is "
+        "random play, 1 a human's. IQM: mean of the middle half of all runs; median and mean: over "
+        "games, of the mean over runs; 95 % stratified bootstrap intervals, "
+        f"{scores.RESAMPLES:,} resamples.",
+        rows=rows,
+        shown={"agent": "agent", "iqm": "IQM", "median": "median", "mean": "mean", "runs": "runs"},
+    )
+
+
+def duel_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[str]) -> Sheet:
+    """Return the probability of improvement of every pair of agents."""
+    rows = []
+    for one, other in combinations(normalised, 2) if games else ():
+        found = scores.estimate(
+            lambda s: scores.probability_of_improvement(s[: len(games)], s[len(games) :]),
+            [*normalised[one], *normalised[other]],
+        )
+        rows.append(
+            {"x": one, "y": other}
+            | with_interval("probability", found.value, found.low, found.high)
+        )
+    return Sheet(
+        name="probability_of_improvement",
+        title="Probability of improvement",
+        caption="The chance that a run of X scores more than a run of Y on a game drawn at random "
+        f"from {len(games)}; an interval that holds 0.5 tells no winner.",
+        rows=rows,
+        shown={"x": "X", "y": "Y", "probability": "P(X > Y)"},
+    )
+
+
+def profiles(
+    normalised: dict[str, list[np.ndarray]],
+) -> tuple[np.ndarray, dict[str, scores.Estimate]]:
+    """Return thresholds [n] of the normalised score, and each agent's profile over them."""
+    everything = np.concatenate([game for own in normalised.values() for game in own])
+    # The few highest scores would squeeze everything else into a corner.
+    low, high = min(0.0, float(np.quantile(everything, 0.02))), float(np.quantile(everything, 0.95))
+    thresholds = np.linspace(low, max(high, low + 0.1), _THRESHOLDS)
+    return thresholds, {
+        label: scores.estimate(lambda s: scores.profile(s, thresholds), own)
+        for label, own in normalised.items()
+    }
+
+
+def _returns(runs: Sequence[Run]) -> np.ndarray:
+    return np.array([run.result["return_mean"] for run in runs])
+
+
+def _game(run: Run) -> str | None:
+    game = str(run.settings.get("env.game"))
+    known = run.settings.get("env._target_") == ATARI and game in published.atari().index
+    return game if known else None
+
+
+def _scale(run: Run) -> float:
+    """Return the distance from random to human, raw reward; 0 where nobody published it."""
+    game = _game(run)
+    if game is None:
+        return 0.0
+    row = published.atari().loc[game]
+    return abs(float(row["human"] - row["random"]))
+
+
+def _percentage(x: np.ndarray, y: np.ndarray, scale: float) -> dict[str, Any]:
+    if abs(y.mean()) <= NEAR_ZERO * scale or y.mean() == 0.0:
+        return {"percent": None, "note": f"baseline near zero ({y.mean():.3g}): no percentage"}
+    found = scores.estimate(lambda s: scores.percent_improvement(s[0], s[1]), [x, y])
+    cells: dict[str, Any] = dict(with_interval("percent", found.value, found.low, found.high))
+    return cells | {"note": "negative baseline: over its absolute value" if y.mean() < 0 else ""}
+
+
+def _mean_cells(label: str, returns: np.ndarray) -> dict[str, Any]:
+    found = scores.estimate(scores.mean, [returns])
+    cells = with_interval(label, found.value, found.low, found.high)
+    return cells | {f"{label}_n": len(returns)}
+
+
+def _references(run: Run) -> dict[str, float]:
+    game = _game(run)
+    if game is None:
+        return {}
+    row = published.atari().loc[game]
+    return {
+        "random": float(row["random"]),
+        "human": float(row["human"]),
+        "qr_dqn": float(row["dopamine_qrdqn_40Mframes_mean"]),
+        "dqn": float(row["dopamine_dqn_40Mframes_mean"]),
+    }
+
+
+def _normalised(agent: Agent) -> dict[str, np.ndarray]:
+    found = {}
+    for name, runs in scored(agent).items():
+        if game := _game(runs[0]):
+            row = published.atari().loc[game]
+            found[name] = scores.normalised(
+                _returns(runs), float(row["random"]), float(row["human"])
+            )
+    return found

@@ -1,0 +1,104 @@
+"""A table of a report: its numbers for a CSV, and the same as text for HTML and LaTeX."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rigor.report.tables import interval
+from rigor.tracking.disk import atomic_write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LONG = 40  # rows; more do not fit on a page of LaTeX
+
+
+@dataclass
+class Sheet:
+    """A table.
+
+    name: of its files. title, caption: what it is, and how to read it. rows: cells by column, as
+    numbers. shown: the columns to show, with their headings; a column `x` that has `x_low` and
+    `x_high` is shown with its interval. units: written behind the numbers of a column.
+    """
+
+    name: str
+    title: str
+    caption: str
+    rows: list[dict[str, Any]]
+    shown: dict[str, str]
+    units: dict[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Tell whether it has rows."""
+        return bool(self.rows)
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns."""
+        return list(self.shown.values())
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """The rows as text."""
+        return [[self._text(row, column) for column in self.shown] for row in self.rows]
+
+    @property
+    def is_number(self) -> list[bool]:
+        """Whether each shown column holds numbers, which stand to the right."""
+        return [
+            all(isinstance(row.get(column), int | float | None) for row in self.rows)
+            for column in self.shown
+        ]
+
+    def frame(self) -> "pd.DataFrame":
+        """Return the numbers."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def save(self, directory: Path) -> list[Path]:
+        """Write NAME.csv and NAME.tex (booktabs) into a directory, and return their paths."""
+        import pandas as pd
+
+        csv, tex = directory / f"{self.name}.csv", directory / f"{self.name}.tex"
+        atomic_write(csv, self.frame().to_csv(index=False))
+        shown = pd.DataFrame(self.cells, columns=self.headings)
+        align = "".join("r" if number else "l" for number in self.is_number)
+        text = shown.to_latex(
+            index=False, escape=True, column_format=align, longtable=len(shown) > _LONG
+        )
+        atomic_write(tex, f"% {self.title}. Needs \\usepackage{{booktabs, longtable}}.\n{text}")
+        return [csv, tex]
+
+    def _text(self, row: dict[str, Any], column: str) -> str:
+        value = row.get(column)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "–"
+        if isinstance(value, str):
+            return value
+        unit = self.units.get(column, "")
+        if isinstance(value, int):
+            return f"{value:,}{unit}"
+        low, high = row.get(f"{column}_low"), row.get(f"{column}_high")
+        if low is None or high is None or math.isnan(low):
+            return f"{interval(value)}{unit}"
+        return f"{interval(value, low, high)}{unit}"
+
+
+def with_interval(name: str, value: Any, low: Any, high: Any) -> dict[str, float]:
+    """Return the three cells of an estimate."""
+    return {name: float(value), f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 game`, `3 games`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def several(words: Sequence[str], most: int = 12) -> str:
+    """Return `a, b and 3 more`."""
+    shown = ", ".join(words[:most])
+    return f"{shown} and {len(words) - most} more" if len(words) > most else shown

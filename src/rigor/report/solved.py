@@ -1,0 +1,151 @@
+"""Problems with a model: what our agents are worth, what the optimum is, and what was published."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rigor.report import published, scores
+from rigor.report.agents import Agent
+from rigor.report.runs import Run
+from rigor.report.sheet import Sheet, with_interval
+
+_HEAD = {
+    "environment": "problem",
+    "discount": "discount",
+    "risk": "risk",
+    "agent": "agent",
+    "n": "n",
+    "objective": "objective",
+    "optimal": "optimum",
+    "percent": "of optimum",
+}
+
+
+def solved_sheets(agents: Sequence[Agent]) -> list[Sheet]:
+    """Return the tables of wealth management, of the put and of everything else with a model."""
+    groups = [
+        (one, name, runs)
+        for one in agents
+        for name, all_runs in one.runs.items()
+        if (runs := [run for run in all_runs if _is_solved(run)])
+    ]
+    kinds: dict[str, list[tuple[Agent, str, list[Run]]]] = {"Wealth": [], "Put": [], "": []}
+    for group in groups:
+        kind = str(group[2][0].settings.get("env._target_", "")).rpartition(".")[2]
+        kinds[kind if kind in kinds else ""].append(group)
+    return [_wealth(kinds["Wealth"]), _put(kinds["Put"]), _other(kinds[""])]
+
+
+def _wealth(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
+    keys = ("expected_utility", "p_early", "p_late")
+    rows = []
+    for row, run in _rows(groups, keys):
+        paper = published.wealth(run.choices, run.settings)
+        if paper:
+            row |= {f"paper_{key}": float(paper[key]) for key in keys}
+            row["paper_objective"] = ("≤ " if paper["bound"] == "at most" else "") + str(
+                paper["objective"]
+            )
+            scaled = run.settings.get("env.scaling") == "covariance"
+            row["note"] = "" if scaled or paper["periods"] == 10 else "paper: covariance scaling"
+        rows.append(row)
+    return Sheet(
+        name="wealth",
+        title="Goal-based wealth management",
+        caption="Objective: the exact value of the final policy, mean over seeds; optimum: of the "
+        "exact solution of the same problem. E[U], P(early), P(late): of our policy under the "
+        "model, undiscounted. Paper: its tables, where problem, discount and risk match; "
+        "its objective follows from its probabilities, and for CVaR they bound it only. Its rows "
+        "at 30 periods fit covariance scaling. Under CVaR many policies are optimal, so that E[U] "
+        "and the probabilities tell nothing there.",
+        rows=rows,
+        shown=_HEAD
+        | {"expected_utility": "E[U]", "p_early": "P(early)", "p_late": "P(late)"}
+        | {
+            "paper_objective": "paper: objective",
+            "paper_expected_utility": "paper: E[U]",
+            "paper_p_early": "paper: P(early)",
+            "paper_p_late": "paper: P(late)",
+            "note": "note",
+        },
+        units={"percent": " %"},
+    )
+
+
+def _put(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
+    return Sheet(
+        name="american_put",
+        title="American put",
+        caption="Objective: the exact value of the final policy, mean over seeds; optimum: of the "
+        "time-consistent solution. The undiscounted return is not the objective: an agent that "
+        "merely waits longer beats the optimum on it. The paper publishes no numbers here.",
+        rows=[row for row, _ in _rows(groups, ("undiscounted_return", "mean_exercise_time"))],
+        shown=_HEAD
+        | {
+            "undiscounted_return": "undiscounted return",
+            "mean_exercise_time": "mean exercise time (steps)",
+        },
+        units={"percent": " %"},
+    )
+
+
+def _other(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
+    return Sheet(
+        name="solved",
+        title="Other problems with an exact optimum",
+        caption="Objective: the exact value of the final policy, mean over seeds, in raw reward.",
+        rows=[row for row, _ in _rows(groups, ("regret",))],
+        shown=_HEAD | {"regret": "regret"},
+        units={"percent": " %"},
+    )
+
+
+def _rows(
+    groups: list[tuple[Agent, str, list[Run]]], keys: Sequence[str]
+) -> list[tuple[dict[str, Any], Run]]:
+    found = []
+    for one, name, runs in sorted(groups, key=lambda group: (group[1], group[0].label)):
+        ours = np.array([_objective(run.result) for run in runs])
+        objective = scores.estimate(scores.mean, [ours])
+        optimal = runs[0].result["objective_optimal"]
+        row: dict[str, Any] = {
+            "environment": name,
+            "discount": _told(runs[0], "discount"),
+            "risk": _told(runs[0], "risk"),
+            "agent": _without(one, "discount", "risk"),
+            "n": len(runs),
+            **with_interval("objective", objective.value, objective.low, objective.high),
+            "optimal": optimal,
+            "percent": 100.0 * float(ours.mean()) / optimal if optimal > 0 else None,
+        }
+        for key in keys:
+            if all(key in run.result for run in runs):
+                row[key] = float(np.mean([run.result[key] for run in runs]))
+        found.append((row, runs[0]))
+    return found
+
+
+def _is_solved(run: Run) -> bool:
+    return "objective_optimal" in run.result and _objective(run.result) is not None
+
+
+def _objective(result: dict[str, float]) -> float | None:
+    """Return the policy's exact value, or else that of its evaluation games."""
+    return result.get("objective_exact", result.get("objective"))
+
+
+def _without(agent: Agent, *groups: str) -> str:
+    """Return the label of an agent without what other columns say."""
+    words = [word for word in agent.label.split() if word not in map(agent.facts.get, groups)]
+    return " ".join(words) or agent.label
+
+
+def _told(run: Run, group: str) -> str:
+    """Return a choice with its parameters, such as `exponential gamma=0.99`."""
+    numbers = [
+        f"{key.rpartition('.')[2]}={value}"
+        for key, value in run.settings.items()
+        if key.startswith(f"{group}.") and isinstance(value, int | float)
+    ]
+    return " ".join([run.choices[group], *numbers])

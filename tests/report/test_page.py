@@ -1,0 +1,142 @@
+"""What is on the page, as its HTML says; `test_browser.py` looks at it in a real browser."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from PIL import Image
+from synthetic import config_of, make_run, make_sweep
+
+from rigor.errors import UserError
+from rigor.report.page import write_report
+from rigor.tracking.rundir import RunDirectory
+
+VARIANTS = ("time_consistent", "time_aware", "time_inconsistent")
+
+
+class Elements(HTMLParser):
+    """Collects every tag with its attributes, and the text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def ids(self):
+        return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    """Two games, three agents and two seeds, one of which failed and one is missing."""
+    tmp_path = tmp_path_factory.mktemp("grid")
+    paths = [
+        make_run(tmp_path, game, variant, seed, score + seed)
+        for game, score in (("pong", 5.0), ("qbert", 4000.0))
+        for variant in VARIANTS
+        for seed in (0, 1)
+        if (game, variant, seed) != ("qbert", "time_aware", 1)
+    ]
+    failed = make_run(
+        tmp_path, "qbert", "time_aware", 1, state="failed", error="no memory left\ntrace"
+    )
+    gone = tmp_path / "qbert-multihorizon-hyperbolic-mean-time_aware-s2-0badc0de"
+    return make_sweep(tmp_path, [*paths, failed, gone])
+
+
+@pytest.fixture(scope="module")
+def report(grid):
+    """The report of it, which takes a few seconds."""
+    return write_report([grid], grid / "out")
+
+
+def test_a_sweep_that_is_not_finished(report):
+    assert (report.states, report.going_on) == ("11 done, 1 failed, 1 lost", False)
+    page = Elements(report.page.read_text())
+    ids = page.ids()
+    assert len(ids) == len(set(ids))
+    for part in ("agents", "curves", "improvement", "aggregates", "scores", "optimum", "runs"):
+        assert part in ids
+        assert ("a", {"href": f"#{part}"}) in page.tags
+    for part in ("2 of 13 runs are not done", "no memory left", "has no directory", "1 of 3"):
+        assert part in page.text
+    assert "trace" not in page.text.split("no memory left")[1][:20]
+    assert "time_consistent over time_inconsistent" in page.text
+    assert "The paper: 39 of 50 games, mean +39.89 %, median +18.14 %" in page.text
+    assert "No finished run has a model" in page.text
+    assert not [attrs for tag, attrs in page.tags if attrs.get("http-equiv")]
+
+
+def test_every_table_and_figure_is_a_file_too(report):
+    page, out = Elements(report.page.read_text()), report.page.parent
+    links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "#" not in attrs["href"]]
+    kinds = {link.rpartition(".")[2] for link in links}
+    assert kinds == {"csv", "tex", "png", "svg"}
+    for link in links:
+        assert (out / link).stat().st_size > 0
+    written = {path.relative_to(out).as_posix() for path in out.rglob("*.*")}
+    assert written == {*links, "report.html"}
+    with Image.open(out / "figures/learning_curves.png") as image:
+        assert image.width > 700
+
+
+def test_figures_follow_the_pages_colours_and_have_a_description(report):
+    text = report.page.read_text()
+    figures = re.findall(r"<svg role=.*?</svg>", text, re.DOTALL)
+    # 2 games' curves, 3 comparisons, aggregates, probability of improvement, profile
+    assert len(figures) == 8
+    colours = set(re.findall(r"#[0-9a-f]{6}", "".join(figures)))
+    assert colours == set()
+    assert all(re.search(r'aria-label="[^"]{10,}', figure) for figure in figures)
+    assert ">pong</text>" in figures[0]
+
+
+def test_names_from_outside_are_text(tmp_path):
+    """A game, a setting and an error that would be tags, and mathematics that would not parse."""
+    nasty = "<script>alert(1)</script>"
+    config = config_of(nasty, "time_aware", 0, horizons__quadrature=f"{nasty}$\\frac")
+    path = make_run(tmp_path, "x", "time_aware", 0, 3.0, config=config).rename(tmp_path / "a<b>")
+    other = config_of(nasty, "time_aware", 0, horizons__quadrature="lower")
+    make_run(tmp_path, "x", "time_aware", 0, 4.0, config=other).rename(tmp_path / "b")
+    failed = make_run(tmp_path, "y", "time_aware", 1, state="failed", error=f"{nasty} & more")
+    RunDirectory(path).write_result({"return_mean": 3.0, "commit": nasty, "versions": {nasty: "1"}})
+    text = write_report([tmp_path], tmp_path / "out").page.read_text()
+    assert "<script" not in text
+    page = Elements(text)
+    assert page.text.count("alert(1)") > 5
+    assert f"{nasty} & more" in page.text
+    assert failed.name in page.text
+    assert "$\\frac" in page.text
+
+
+def test_nothing_but_queued_runs(tmp_path):
+    make_run(tmp_path, "pong", "time_aware", 0, state="queued")
+    report = write_report([tmp_path], tmp_path / "out", refresh=30)
+    assert (report.states, report.going_on) == ("1 queued", True)
+    page = Elements(report.page.read_text())
+    assert ("meta", {"http-equiv": "refresh", "content": "30"}) in page.tags
+    assert "No run has been evaluated yet." in page.text
+    assert not [tag for tag, attrs in page.tags if tag == "svg" and "role" in attrs]
+
+
+def test_the_same_runs_give_the_same_page(grid, report, tmp_path):
+    def page(one):
+        return re.sub(r"Made [^.<]*", "", one.page.read_text())
+
+    assert page(write_report([grid], tmp_path)) == page(report)
+
+
+def test_a_baseline_of_ones_own(grid, tmp_path):
+    report = write_report([grid], tmp_path / "out", [("variant", "time_consistent")])
+    page = Elements(report.page.read_text())
+    assert "time_aware over time_consistent" in page.text
+    assert "time_consistent over time_aware:" not in page.text
+    with pytest.raises(UserError, match=r"--baseline variant=x: no agent has it"):
+        write_report([grid], tmp_path / "no", [("variant", "x")])
+    assert not (tmp_path / "no").exists()

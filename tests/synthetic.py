@@ -1,0 +1,99 @@
+"""Runs that nobody trained: directories as the contract has them, for tests and measurements."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from rigor.report.runs import NAMED
+from rigor.tracking.identity import config_hash, directory_name
+from rigor.tracking.rundir import RunDirectory
+
+VARIANTS = {
+    "time_consistent": {"sees_time": True, "clock_runs": True},
+    "time_aware": {"sees_time": True, "clock_runs": False},
+    "time_inconsistent": {"sees_time": False, "clock_runs": False},
+}
+COLUMNS = (
+    "steps,frames,episodes,updates,epsilon,loss,train_score,train_length,initial_stock,eval_score,"
+    "eval_score_low,eval_score_high,eval_objective,eval_objective_low,eval_objective_high,"
+    "eval_length,seconds,steps_per_second"
+)
+
+
+def config_of(game: str, variant: str, seed: int, **settings: object) -> dict:
+    """Return the parts of an Atari run's config that a report looks at."""
+    config = {
+        "env": {"game": game, "protocol": "paper", "_target_": "rigor.envs.atari.Atari"},
+        "discount": {"k": 0.05, "_target_": "rigor.maths.discount.Hyperbolic"},
+        "horizons": {"quadrature": "lower", "_target_": "rigor.maths.horizons.Multi"},
+        "risk": {"_target_": "rigor.maths.utility.Mean"},
+        "variant": {**VARIANTS.get(variant, {}), "_target_": "rigor.config.Variant"},
+        "agent": {"quantiles": 50, "_target_": "rigor.config.Learner"},
+        "train": {"steps": 10_000_000, "huber": 0.1, "_target_": "rigor.config.Train"},
+        "evaluate": {"final_episodes": 30, "epsilon": 0.01},
+        "seed": seed,
+    }
+    for key, value in settings.items():
+        group, _, name = key.partition("__")
+        config[group][name] = value
+    return config
+
+
+def make_run(
+    out: Path,
+    game: str,
+    variant: str,
+    seed: int,
+    score: float | None = None,
+    state: str = "done",
+    rows: int = 21,
+    error: str | None = None,
+    choices: dict | None = None,
+    result: dict | None = None,
+    config: dict | None = None,
+) -> Path:
+    """Write one run directory; without a score it has neither a result nor metrics."""
+    config = config or config_of(game, variant, seed)
+    named = dict(zip(NAMED, (game, "multihorizon", "hyperbolic", "mean", variant), strict=True)) | (
+        choices or {}
+    )
+    digest = config_hash(config)
+    path = out / directory_name(named, seed, digest)
+    RunDirectory.open(path, config, digest).close()
+    RunDirectory(path).write_status(
+        state, step=10_000_000 if state == "done" else 0, steps_total=10_000_000, error=error
+    )
+    if score is not None:
+        (path / "metrics.csv").write_text(metrics(score, rows, seed))
+        numbers = {"return_mean": score, "seconds": 7200.0, "steps_per_second": 1388.9}
+        versions = {"python": "3.11.7", "rigor": "0.1.0", "torch": "2.13.0"}
+        RunDirectory(path).write_result(
+            {**numbers, "commit": "1a2b3c4d" * 5, "versions": versions, **(result or {})}
+        )
+    return path
+
+
+def metrics(score: float, rows: int, seed: int) -> str:
+    """Return a metrics file of so many rows, of which twenty are evaluations."""
+    rng = np.random.default_rng(seed)
+    lines = [COLUMNS]
+    for row in range(1, rows + 1):
+        at = row / rows
+        evaluated = row % max(1, rows // 20) == 0
+        value = score * (1 - np.exp(-4 * at)) + 0.05 * abs(score) * rng.normal()
+        cells = [int(at * 1e7), int(at * 4e7), row, row, 0.01, 0.0003, value, 900, ""]
+        cells += [value, value - 1, value + 1, value / 9, value / 10, value / 8, 900]
+        if not evaluated:
+            cells[9:] = [""] * 7
+        lines.append(",".join(map(str, [*cells, 7200 * at, 1388.9])))
+    return "\n".join(lines) + "\n"
+
+
+def make_sweep(out: Path, runs: list[Path], name: str = "grid") -> Path:
+    """Write the manifest of a sweep over some run directories, which need not exist."""
+    directory = out / "sweeps" / name
+    directory.mkdir(parents=True)
+    manifest = {"runs": [f"../../{path.name}" for path in runs], "overrides": [], "hashes": []}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    return directory
