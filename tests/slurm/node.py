@@ -55,15 +55,27 @@ class Slurm:
         raise AssertionError(f"not within {seconds} s: {self.ask('scontrol', 'show', 'job')}")
 
     def settled(self, seconds: float = 180) -> None:
-        """Wait until no task is left; a requeued one, which waits two minutes, starts at once."""
+        """Wait until no task is left; a requeued one, which waits two minutes, starts soon."""
+        hurried: set[str] = set()
+        self.until(lambda: not self.hurry_all(hurried), seconds)
 
-        def empty() -> bool:
-            left = self.jobs()
-            for job in [job for job, state in left.items() if state == "PENDING"]:
-                self.ask("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
-            return not left
+    def hurry_all(self, hurried: set[str]) -> dict[str, str]:
+        """Hurry the tasks that wait and have not been hurried yet; return every task's state."""
+        left = self.jobs()
+        waiting = {job for job, state in left.items() if state == "PENDING"}
+        for job in waiting - hurried:
+            self.hurry(job)
+        hurried.intersection_update(waiting)  # what runs may be requeued once more
+        hurried.update(waiting)
+        return left
 
-        self.until(empty, seconds)
+    def hurry(self, job: str) -> None:
+        """Let a requeued task start in two seconds.
+
+        Not at once: SLURM revokes the credentials of what it requeues for that second, and ends a
+        task for good that starts with revoked ones.
+        """
+        self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+2", check=False)
 
 
 def _free_port() -> int:

@@ -297,7 +297,7 @@ def test_a_requeue_and_a_dead_node_are_survived(cluster, undisturbed):
     assert "2 queued of 2" in cluster.status()
     before = [newest(run) for run in runs(cluster.out)]
     cluster.slurm.ask("scontrol", "update", node, "State=RESUME")
-    cluster.slurm.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+    cluster.slurm.hurry(job)
     cluster.slurm.until(
         lambda: all(newest(run) > n for run, n in zip(runs(cluster.out), before, strict=True))
     )
