@@ -23,9 +23,9 @@ from rigor.tracking.rundir import RunDirectory
 if TYPE_CHECKING:
     from submitit import SlurmExecutor
 
-STEPS_PER_SECOND = 72.0
-"""Agent steps/s of one run of the paper's agent on Atari on one CPU core, from README.md, "What it
-costs". No GPU was measured yet, so hours on one are an upper bound."""
+STEPS_PER_SECOND = 80.0
+"""Agent steps/s of one run of the paper's agent on Atari on one CPU core, from
+docs/results/speed.md. No GPU was measured yet, so hours on one are an upper bound."""
 
 MAX_ARRAY_SIZE = 1001
 """Tasks of one array where SLURM does not say, its own default."""
