@@ -77,6 +77,7 @@ class Agent:
         self.target.load_state_dict(self.online.state_dict())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # of all updates
         self._pairs: quantile.Pairs | None = None
+        self._looked_for_compiler = False
         recorder = CudaGraphs() if device.type == "cuda" and config.train.graph else None
         self._learn = Recorded(self._learn_from, device, recorder)
         self._decide = Recorded(self._decide_at, device, recorder)
@@ -96,7 +97,13 @@ class Agent:
         )
 
     def compile_loss(self, note: Callable[[str], None]) -> None:
-        """Compile the loss if the run is long enough to earn it and the machine has a compiler."""
+        """Compile the loss if the run is long enough to earn it and the machine has a compiler.
+
+        Does so once; call it when learning begins, for the first step need not wait for it.
+        """
+        if self._looked_for_compiler:
+            return
+        self._looked_for_compiler = True
         train, (_, n_horizons, n) = self.config.train, self.online.shape
         pairs = train.schedule_steps / train.update_every * train.batch_size * n_horizons * n * n
         if pairs < COMPILE_FROM:

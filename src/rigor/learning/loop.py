@@ -62,7 +62,6 @@ def train(
     target_every = min(spec.target_every, every(0.01, schedule))
     log_every = every(spec.log_every, schedule)
     evaluate_every = every(config.evaluate.every, schedule)
-    agent.compile_loss(progress.note)
     clock = time.perf_counter() - state.seconds
     while True:
         # tell: before the next step, so that a stop during an evaluation resumes with it
@@ -96,6 +95,7 @@ def train(
         )
         # learn: from what is stored, so that a GPU works while the emulator plays
         if state.steps >= learning_starts:
+            agent.compile_loss(progress.note)
             agent.set_learning_rate(learning_rate(state.steps))
             for _ in range(crossings(state.learned, state.steps, spec.update_every)):
                 batch = replay.sample(spec.batch_size, training.sampling)
