@@ -6,8 +6,10 @@ import pytest
 from scripted import Episode, ScriptedConfig, assert_same, session
 
 from rigor.errors import UserError
+from rigor.learning import agent as agent_module
 from rigor.learning import checkpoint, loop
 from rigor.learning.agent import Agent
+from rigor.maths import quantile
 from rigor.tracking.metrics import read
 
 SCRIPTS = [
@@ -74,6 +76,22 @@ def test_updates_are_the_multiples_crossed_since_learning_started(
     assert end.state.updates == crossed(after, every)
     # never rarer than every hundredth of the schedule, here of 120 steps
     assert len(moved) == crossed(after, 1)
+
+
+def test_the_loss_is_compiled_once_when_learning_starts(scripted, monkeypatch):
+    asked = []
+    monkeypatch.setattr(agent_module, "COMPILE_FROM", 0)
+    monkeypatch.setattr(quantile, "meet_compiled", lambda: asked.append(1) or quantile.meet)
+    end = session(
+        scripted("train.learning_starts=1", "train.steps=119", "train.schedule_steps=500")
+    )
+    assert not asked
+    log = end.training.run.log_path
+    assert "compiling" not in log.read_text()
+    end = session(scripted("train.learning_starts=0", "seed=1"))
+    assert end.state.updates > 1
+    assert len(asked) == 1
+    assert end.training.run.log_path.read_text().count("compiling the loss") == 1
 
 
 def test_nothing_is_learnt_before_learning_starts(scripted):
