@@ -245,7 +245,7 @@ def environment(repeats: int) -> dict[str, Samples]:
 
     _, agent, games = make_agent("4x10x50")
     peer = make_peer(agent, games)
-    peer.run(BATCH, learns=False)
+    peer.run(len(peer.obs), learns=False)  # full: a few transitions would stay in the cache
     now = games.reset(np.random.SeedSequence(0))
     rng, zeros = np.random.default_rng(0), np.zeros(8)
     late = np.full(8, 100)  # agent steps: at t < 3 a stack holds frames that are zero, and cheap
