@@ -115,11 +115,21 @@ class NoTraining:
 
 @dataclass
 class Mlp:
-    """A multi-layer perceptron: widths of the hidden layers."""
+    """A multi-layer perceptron: widths of the hidden layers.
+
+    bumps: 0: the observation goes in as it is; else the environment's own coordinates (where its
+      thresholds are, in units of the noise that is left), each spread over so many bumps.
+    actions: `separate` outputs, or `smooth` in the environment's own order of its actions.
+    """
 
     hidden: list[int] = MISSING
+    bumps: int = MISSING
+    actions: str = MISSING
 
     def __post_init__(self) -> None:
+        if self.bumps == 1 or self.bumps < 0:
+            raise ValueError(f"network.bumps={self.bumps}: must be 0, or 2 or more")
+        _one_of("network.actions", self.actions, ("separate", "smooth"))
         for width in self.hidden:
             _at_least(f"network.hidden={list(self.hidden)}: width", width, 1)
 
@@ -143,7 +153,13 @@ class Train:
     steps: agent steps of this run. schedule_steps: agent steps that the schedules hang on.
     batch_size: transitions an update. learning_rate, adam_eps: Adam's, the rate moving linearly to
     learning_rate_end over the schedule.
-    huber: threshold κ of the quantile Huber loss, in learned reward units (erratum E21).
+    average: share that averaged weights keep at each update, 0 for none; the averaged network is
+    the one that is evaluated and chooses the initial stock.
+    reward_scale: raw reward that counts as one in the network and in its loss; stocks, risks and
+    results stay in raw units.
+    branches: next states of a replayed transition, drawn from the environment's own dynamics, so
+    that a target is an expectation over known noise; 1 takes the one that happened.
+    huber: threshold κ of the quantile Huber loss, in scaled reward units (erratum E21).
     reduction: of the loss, see `rigor.maths.quantile`.
     update_every: agent steps for one update. learning_starts: fraction without updates.
     target_every: agent steps between θ⁻ ← (1 − α) θ⁻ + α θ, with α = target_smoothing (1 copies);
@@ -161,6 +177,9 @@ class Train:
     learning_rate: float = MISSING
     learning_rate_end: float = MISSING
     adam_eps: float = MISSING
+    average: float = MISSING
+    reward_scale: float = MISSING
+    branches: int = MISSING
     huber: float = MISSING
     reduction: str = MISSING
     update_every: int = MISSING
@@ -184,15 +203,18 @@ class Train:
             "update_every",
             "target_every",
             "checkpoint_every",
+            "branches",
         ):
             _at_least(f"train.{key}", getattr(self, key), 1)
-        for key in ("learning_rate", "learning_rate_end", "adam_eps", "log_every"):
+        for key in ("learning_rate", "learning_rate_end", "adam_eps", "reward_scale", "log_every"):
             _positive(f"train.{key}", getattr(self, key))
         for key in ("learning_starts", "epsilon_start", "epsilon_end", "epsilon_fraction"):
             _fraction(f"train.{key}", getattr(self, key))
         _fraction("train.target_smoothing", self.target_smoothing)
         _positive("train.target_smoothing", self.target_smoothing)
         _fraction("train.log_every", self.log_every)
+        if not 0 <= self.average < 1:
+            raise ValueError(f"train.average={self.average}: must be 0 (none) or more, and below 1")
         if not 0 <= self.huber < math.inf:
             raise ValueError(f"train.huber={self.huber}: must be 0 (plain quantile loss) or more")
         _one_of("train.reduction", self.reduction, ("qr_dqn", "sum", "mean"))

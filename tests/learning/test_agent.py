@@ -54,7 +54,7 @@ def make_agent(compose, *overrides, clip=False, actions=2, seed=0):
 
 
 def rig(agent, online, target=None):
-    agent.online = rigged(online)
+    agent.online = agent.averaged = rigged(online)
     agent.target = rigged(online if target is None else target)
 
 
@@ -330,8 +330,8 @@ NEEDS = ["risk=mean", "risk=cvar", "risk=mean_cvar", "risk=entropic", "risk=mean
 
 
 @pytest.mark.parametrize("risk", NEEDS)
-@pytest.mark.parametrize("images", [False, True])
-def test_off_the_cpu_nothing_waits_for_a_number_of_the_device(compose, risk, images):
+@pytest.mark.parametrize(("images", "branches"), [(False, 1), (True, 1), (False, 3)])
+def test_off_the_cpu_nothing_waits_for_a_number_of_the_device(compose, risk, images, branches):
     """Tensors without contents: a GPU's path, where to look at one is an error."""
     env, device = make_env(), torch.device("meta")
     network = ["network=nature_cnn", "network.hidden=8"] if images else []
@@ -339,13 +339,14 @@ def test_off_the_cpu_nothing_waits_for_a_number_of_the_device(compose, risk, ima
     kind = torch.uint8 if images else torch.float32
     agent = Agent(compose(risk, *network).config, env, device, 0)
     seen = torch.empty(5, *env.observation_shape, dtype=kind, device=device)
-    numbers = torch.empty(4, 5, dtype=torch.float64, device=device)
+    after = torch.empty(3, 5 * branches, dtype=torch.float64, device=device)
+    then = seen.repeat_interleave(branches, 0)
     indices = torch.empty(2, 5, dtype=torch.int64, device=device)
     with OneDevice():
-        agent._loss(seen, seen, numbers, indices).backward()
+        agent._loss(seen, then, after[0, :5], after, indices).backward()
     assert all(one.grad.device == device for one in agent.online.parameters())
     with OneDevice():
-        assert agent._decide_at(seen, indices[0], numbers[0]).shape == (5,)
+        assert agent._decide_at(seen, indices[0], after[0, :5]).shape == (5,)
 
 
 @pytest.mark.parametrize("risk", ["risk=mean", "risk=cvar"])
@@ -554,3 +555,56 @@ def test_a_loaded_agent_with_convolutions_learns_on_as_the_saved_one(compose, tm
     for _ in range(3):
         agent.update(batch)
     assert_goes_on_alike(agent, make(9), batch)
+
+
+def test_targets_of_branches_lie_side_by_side(compose):
+    agent = make_agent(compose, "discount.gamma=0.5", "agent.quantiles=2")
+    rig(agent, [[[0.0, 0.0]], [[2.0, 6.0]]])
+    batch = batch_of(t=[0, 1], reward=[1.0, 1.0], actions=2)
+    batch.observation_next = np.zeros((6, 3), np.float32)
+    batch.reward = np.array([1.0, 2.0, 3.0, 10.0, 20.0, 30.0])
+    batch.terminated = np.array([False, True, False, False, False, True])
+    targets = agent.targets(batch)
+    assert targets.tolist() == [
+        [[2.0, 4.0, 2.0, 2.0, 4.0, 6.0]],
+        [[11.0, 13.0, 21.0, 23.0, 30.0, 30.0]],
+    ]
+
+
+@pytest.mark.parametrize("risk", NEEDS)
+def test_scaled_rewards_choose_alike(compose, risk):
+    """The network's numbers are smaller by the scale; stocks, risks and choices stay raw."""
+    plain, scaled = (make_agent(compose, risk, f"train.reward_scale={s}") for s in (1, 100))
+    rig(plain, [[[0.0, 3.0, 3.0, 4.0, 9.0]], [[2.0, 2.5, 3.0, 3.0, 3.1]]])
+    rig(scaled, [[[0.0, 0.03, 0.03, 0.04, 0.09]], [[0.02, 0.025, 0.03, 0.03, 0.031]]])
+    observation, t = np.zeros((5, 3), np.float32), np.arange(5)
+    stocks = np.array([-9.0, -3.0, -1.0, 0.0, 4.0])
+    chosen = [agent.greedy(observation, t, stocks).tolist() for agent in (plain, scaled)]
+    assert chosen[0] == chosen[1]
+    starts = np.zeros((2, 3), np.float32)
+    for agent in (plain, scaled):
+        agent.choose_initial_stock(starts)
+    assert scaled.initial_stock == pytest.approx(plain.initial_stock)
+    batch = batch_of(t=[0, 1], reward=[200.0, 100.0], terminated=[True, True])
+    assert scaled.targets(batch)[:, 0, 0].tolist() == [2.0, 1.0]
+
+
+def test_averaged_weights_follow_slowly_and_choose(compose):
+    agent = make_agent(compose, "train.average=0.9", "train.learning_rate=0.01")
+    shares = []
+    for k in range(60):
+        before = [one.clone() for one in agent.averaged.parameters()]
+        agent.update(batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0], seed=k))
+        online, now = (next(iter(one.parameters())) for one in (agent.online, agent.averaged))
+        moved, way = (now - before[0]).norm(), (online - before[0]).norm()
+        shares.append(float(moved / way))
+    assert shares[:2] == pytest.approx([5 / 6, 5 / 7], rel=1e-4)
+    assert shares[45:] == pytest.approx([0.1] * 15, rel=1e-3)
+    batch = batch_of(t=[0, 1, 2, 3])
+    asked = batch.observation, batch.t, batch.stock
+    want = agent.averaged(torch.from_numpy(batch.observation), *map(torch.from_numpy, asked[1:]))
+    np.testing.assert_array_equal(agent.greedy(*asked), want.mean((2, 3)).argmax(1))
+    copied = make_agent(compose, "train.average=0.9", seed=7)
+    copied.load(agent.state())
+    assert copied.averages == 60
+    np.testing.assert_array_equal(copied.greedy(*asked), agent.greedy(*asked))

@@ -1,15 +1,24 @@
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 
 from rigor.config import Mlp, NatureCnn
 from rigor.errors import UserError
 from rigor.learning import networks
-from rigor.learning.networks import build_network
+from rigor.learning.networks import Bumps, build_network
+
+
+def seen(observation, time_scale=10.0, **knows):
+    """What a network is told of an environment."""
+    return SimpleNamespace(observation_shape=observation, time_scale=time_scale, **knows)
 
 
 def mlp(sees_time=True, sees_stock=True, shape=(3, 2, 5), hidden=(8,), observation=(4,)):
     torch.manual_seed(0)
-    return build_network(Mlp(list(hidden)), observation, shape, sees_time, sees_stock, 10.0, 100.0)
+    spec = Mlp(list(hidden), 0, "separate")
+    return build_network(spec, seen(observation), shape, sees_time, sees_stock, 100.0)
 
 
 def inputs(batch=6, observation=(4,)):
@@ -55,7 +64,8 @@ def test_one_encoding_serves_many_stocks():
 
 def test_images_are_scaled_to_one_and_read_alike_in_any_memory_layout():
     torch.manual_seed(0)
-    network = build_network(NatureCnn(16, 4), (4, 36, 36), (2, 3, 5), True, True, 1000.0, 1.0)
+    env = seen((4, 36, 36), 1000.0)
+    network = build_network(NatureCnn(16, 4), env, (2, 3, 5), True, True, 1.0)
     images = torch.randint(0, 256, (2, 4, 36, 36), dtype=torch.uint8)
     scalars = torch.tensor([0, 27_000]), torch.tensor([0.0, -3.0], dtype=torch.float64)
     before = images.clone()
@@ -86,7 +96,7 @@ def test_same_seed_same_weights():
 @pytest.mark.parametrize("observation", [(4,), (4, 35, 84), (3, 8, 8)])
 def test_convolutions_refuse_what_is_no_image_or_too_small(observation):
     with pytest.raises(UserError, match=r"network=nature_cnn.*network=mlp"):
-        build_network(NatureCnn(16, 4), observation, (2, 1, 5), True, False, 1.0, 1.0)
+        build_network(NatureCnn(16, 4), seen(observation), (2, 1, 5), True, False, 1.0)
 
 
 @pytest.fixture(params=[0, 10**9], ids=["large", "small"])
@@ -145,3 +155,35 @@ def test_means_are_those_of_the_quantiles_until_the_head_changes_and_is_said_to(
         assert network.means(hidden).shape == (6, 3, 2, 1)
         expected = network.quantiles(hidden).mean(3, keepdim=True)
         torch.testing.assert_close(network.means(hidden), expected)
+
+
+def test_bumps_of_a_coordinate_by_hand():
+    network = Bumps(3, lambda observation: 2.0 * observation)  # middles −3, 0, 3, width 3
+    features = network(torch.tensor([[1.5], [-3.0]]))
+    half, one, two = (float(np.exp(-0.5 * z * z)) for z in (1.0, 2.0, 3.0))
+    assert features[0].tolist() == pytest.approx([one, half, 1.0, 1.0, 1.0])
+    assert features[1].tolist() == pytest.approx([half, one, two, -1.0, 0.0])
+
+
+BASIS = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, -2.0]])
+
+
+def test_actions_on_a_basis_are_combinations_of_the_sets():
+    torch.manual_seed(0)
+    env = seen((4,), action_basis=BASIS)
+    network = build_network(Mlp([8], 0, "smooth"), env, (3, 2, 5), False, False, 1.0)
+    observation, t, stock = inputs()
+    hidden = network.hidden(observation, t, stock)
+    sets = network.head(hidden).view(6, 2, 2, 5)
+    found = network(observation, t, stock)
+    for a, (first, second) in enumerate(BASIS):
+        torch.testing.assert_close(found[:, a], first * sets[:, 0] + second * sets[:, 1])
+    torch.testing.assert_close(network.means(hidden), found.mean(-1, keepdim=True))
+    action = torch.tensor([0, 1, 2, 2, 1, 0])
+    torch.testing.assert_close(network.of_actions(hidden, action), found[torch.arange(6), action])
+
+
+@pytest.mark.parametrize(("bumps", "actions"), [(5, "separate"), (0, "smooth")])
+def test_what_an_environment_does_not_declare_is_refused(bumps, actions):
+    with pytest.raises(UserError, match=r"declares no .*use network\.bumps=0"):
+        build_network(Mlp([8], bumps, actions), seen((4,)), (3, 1, 5), True, False, 1.0)

@@ -39,6 +39,14 @@ class Dynamics(Protocol):
         """Draw all that chance does in one step of n episodes, [n, ...]."""
         ...
 
+    def strata(self, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw chance k times for each of n episodes, evenly over its law, [n · k, ...]."""
+        ...
+
+    def recover(self, observation: np.ndarray) -> np.ndarray:
+        """Return the states [n] that observations [n, *observation_shape] show."""
+        ...
+
     def move(
         self, t: np.ndarray, state: np.ndarray, action: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,6 +61,12 @@ class Dynamics(Protocol):
     def observe(self, t: np.ndarray, state: np.ndarray) -> np.ndarray:
         """Return what is seen in a state at t, float32 [n, *observation_shape]."""
         ...
+
+
+def even(n: int, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Return k uniform numbers for each of n, one from each k-th of (0, 1), [n · k]."""
+    parts = np.arange(k) + rng.random((n, k))
+    return np.clip(parts.ravel() / k, 1e-12, 1 - 1e-12)
 
 
 class Moved(NamedTuple):
@@ -105,6 +119,9 @@ class Batched:
         self.time_scale = float(problem.max_time)
         self.frame_stack = 1
         self.reward_bound: float | None = problem.reward_bound
+        # what a network may know of a problem that says so
+        self.coordinates = getattr(problem, "coordinates", None)
+        self.action_basis = getattr(problem, "action_basis", None)
 
     def reset(self, seed: np.random.SeedSequence) -> np.ndarray:
         """Seed, and start an episode in each copy; return the observations [E, ...]."""
@@ -140,6 +157,30 @@ class Batched:
             self._state[starting] = self._problem.begin(starting.size, self._rng)
         observation = self._problem.observe(self._t, self._state)
         return Step(observation, reward, terminated, self._ended.copy(), dummy)
+
+    def branch(
+        self,
+        observation: np.ndarray,
+        t: np.ndarray,
+        action: np.ndarray,
+        k: int,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return k ways in which a step may go on from each observation, evenly over its chance.
+
+        Args:
+          observation: [n, *shape], of episodes at t, int64 [n]. action: int64 [n].
+          k: next states of each. rng: of the chance.
+
+        Returns:
+          The next observations [n · k, *shape], rewards and whether it terminated [n · k].
+        """
+        state, t, action = (
+            np.repeat(one, k, axis=0) for one in (self._problem.recover(observation), t, action)
+        )
+        noise = self._problem.strata(len(observation), k, rng)
+        state, reward, terminated = self._problem.move(t, state, action, noise)
+        return self._problem.observe(t + 1, state), reward, terminated
 
     def learned_reward(self, reward: np.ndarray) -> np.ndarray:
         """Return the reward as it is, float64."""

@@ -8,12 +8,14 @@ dP = κ(ζ − P) dτ + σ dW, sampled with its exact law. The Gymnasium form is
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from omegaconf import MISSING
+from scipy.special import ndtri
 
-from rigor.envs.batched import Batched
+from rigor.envs.batched import Batched, even
 from rigor.envs.vector import VectorEnv
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 DEVIATIONS = 6.0  # a standard normal lies below −6 with probability 9.9e-10
 HOLD, EXERCISE = 0, 1
+
+
+Array = Any  # a numpy array or a torch tensor
 
 
 @dataclass
@@ -152,6 +157,14 @@ class Put:
         """Draw the standard normal Z of n price moves, [n]."""
         return rng.standard_normal(n)
 
+    def strata(self, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw Z k times for each of n moves, once from each k-th of the normal law, [n · k]."""
+        return ndtri(even(n, k, rng))
+
+    def recover(self, observation: np.ndarray) -> np.ndarray:
+        """Return the price [n] of observations [n, 2]."""
+        return observation[:, 0].astype(np.float64)
+
     def move(
         self, t: np.ndarray, state: np.ndarray, action: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -173,3 +186,27 @@ class Put:
     def observe(self, t: np.ndarray, state: np.ndarray) -> np.ndarray:
         """Return (price in currency, t in steps), float32 [n, 2]."""
         return np.stack([state, t], axis=1).astype(np.float32)
+
+    def coordinates(self, observation: Array) -> Array:
+        """Return where the price stands before the strike, and the time, float32 [B, 3].
+
+        What a network may know of the problem: per standard deviation of the price after the time
+        that is left (and half a step), and per that of a whole life. Time runs from −3 to 3.
+
+        Args:
+          observation: price and t, float32 [B, 2], numpy or torch.
+        """
+        xp = array_namespace(observation)
+        distance, t = observation[:, 0] - self.strike, observation[:, 1]
+        left = (xp.clip(self.steps - t, 0.0) + 0.5) * (self.maturity / self.steps)
+        rate = 2 * self.kappa
+        elapsed = -xp.expm1(-rate * left) / rate if rate else left
+        spread = self._deviation(self.maturity) or 1.0
+        return xp.stack(
+            [
+                distance / (self.sigma * xp.sqrt(elapsed) + 1e-6 * self.strike),
+                distance / spread,
+                6.0 * t / self.steps - 3.0,
+            ],
+            1,
+        )

@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import MISSING
 
 from rigor.envs import tables
-from rigor.envs.batched import Batched
+from rigor.envs.batched import Batched, even
 from rigor.envs.tables import Problem
 from rigor.envs.vector import VectorEnv
 
@@ -145,6 +145,14 @@ class Tabular:
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw a uniform number for the next state and one for the reward, [n, 2]."""
         return rng.random((n, 2))
+
+    def strata(self, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw k times for each of n steps, the next state evenly over its law, [n · k, 2]."""
+        return np.stack([even(n, k, rng), rng.random(n * k)], axis=1)
+
+    def recover(self, observation: np.ndarray) -> np.ndarray:
+        """Return the states, int64 [n], of observations [n, S (+ 1)]."""
+        return observation[:, : self.n_states].argmax(axis=1)
 
     def move(
         self, t: np.ndarray, state: np.ndarray, action: np.ndarray, noise: np.ndarray

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from omegaconf import MISSING
+from scipy.special import ndtri
 
-from rigor.envs.batched import Batched
+from rigor.envs.batched import Batched, even
 from rigor.envs.vector import VectorEnv
 
 if TYPE_CHECKING:
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 REFERENCE_PERIODS = 10  # what the table's means and covariance are per period of (E26)
 SCALINGS = {"volatility": 0.5, "covariance": 0.25}  # σ_p times (10 / T) to this power (E26)
+DEGREE = 4  # of values as polynomials of the volatility; the exact ones deviate by CHECK
 WEIGHT_TOLERANCE = 1e-3  # the paper's weights sum to 1 within 1e-4 (E25)
+
+
+Array = Any  # a numpy array or a torch tensor
 
 
 @dataclass
@@ -152,6 +158,14 @@ class Wealth:
         """Draw the standard normal Z of n returns, [n]."""
         return rng.standard_normal(n)
 
+    def strata(self, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw Z k times for each of n moves, once from each k-th of the normal law, [n · k]."""
+        return ndtri(even(n, k, rng))
+
+    def recover(self, observation: np.ndarray) -> np.ndarray:
+        """Return the wealth [n] of observations [n, 2]."""
+        return observation[:, 0].astype(np.float64)
+
     def move(
         self, t: np.ndarray, state: np.ndarray, action: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -177,6 +191,50 @@ class Wealth:
     def observe(self, t: np.ndarray, state: np.ndarray) -> np.ndarray:
         """Return (wealth in currency, t in periods), float32 [n, 2]."""
         return np.stack([state, t], axis=1).astype(np.float32)
+
+    # --- what a network may know of the problem
+
+    def coordinates(self, observation: Array) -> Array:
+        """Return where wealth stands before each threshold, and the time, float32 [B, 5].
+
+        In log wealth, per standard deviation of what the average portfolio still does until then:
+        before the late cost, the early cost and both together (−9 once the early goal is past),
+        and before the initial wealth over the whole time. Time runs from −3 to 3.
+
+        Args:
+          observation: wealth and t, float32 [B, 2], numpy or torch.
+        """
+        xp = array_namespace(observation)
+        log, t = xp.log(xp.clip(observation[:, 0], 1e-6)), observation[:, 1]
+        spread = float(self.volatilities.mean())
+        late = spread * xp.sqrt(xp.clip(self.periods - t, 0.0) + 0.5)
+        ahead = xp.clip(self.early_time - t, 0.0)
+        past = t > self.early_time
+        early = (log - math.log(self.early_cost)) / (spread * xp.sqrt(ahead + 0.5))
+        both = (log - math.log(self.early_cost + self.late_cost)) / late
+        nowhere = xp.full_like(log, -9.0)
+        return xp.stack(
+            [
+                (log - math.log(self.late_cost)) / late,
+                xp.where(past, nowhere, early),
+                xp.where(past, nowhere, both),
+                (log - math.log(self.wealth)) / (spread * math.sqrt(self.periods)),
+                6.0 * t / self.periods - 3.0,
+            ],
+            1,
+        )
+
+    @functools.cached_property
+    def action_basis(self) -> np.ndarray:
+        """The actions as polynomials of degree 4 in the portfolio's volatility, float64 [A, 10].
+
+        Chebyshev's for the portfolio, and the same again for the goal on top.
+        """
+        sigma = self.volatilities
+        spread = np.ptp(sigma)
+        place = 2 * (sigma - sigma.min()) / spread - 1 if spread else np.zeros(len(sigma))
+        portfolio = np.polynomial.chebyshev.chebvander(place, DEGREE)  # [L, 5]
+        return np.block([[portfolio, 0.0 * portfolio], [portfolio, portfolio]])
 
 
 def _check_table(means: list[float], covariance: list[Any], weights: list[Any]) -> None:

@@ -43,7 +43,7 @@ class Agent:
     def __init__(self, config: Config, env: VectorEnv, device: torch.device, seed: int) -> None:
         self.config, self.device, self.learned_reward = config, device, env.learned_reward
         self.utility, variant = config.risk, config.variant
-        self.clock_runs = variant.clock_runs
+        self.clock_runs, self.scale = variant.clock_runs, config.train.reward_scale
         tables = config.bundle.tables(env.max_time)
         self.mass = tables.mass  # float64 [max_time + 2], numpy: the stock's recursion
         self._backup = torch.tensor(tables.backup, dtype=torch.float32, device=device)  # [T, M]
@@ -62,19 +62,22 @@ class Agent:
         levels = quantile.levels(config.agent.quantiles)
         self.levels = torch.tensor(levels, dtype=torch.float32, device=device)  # [N]
         torch.manual_seed(seed)
-        self.online, self.target = (
+        averages = config.train.average > 0
+        self.online, self.target, *others = (
             build_network(
                 config.network,
-                env.observation_shape,
+                env,
                 shape,
                 sees_time=variant.sees_time,
                 sees_stock=self.utility.needs_stock,
-                time_scale=env.time_scale,
                 stock_scale=max(abs(low), abs(high)) or 1.0,
             ).to(device)
-            for _ in range(2)
+            for _ in range(2 + averages)
         )
-        self.target.load_state_dict(self.online.state_dict())
+        self.averaged = others[0] if averages else self.online
+        self.averages = 0  # times that the online weights entered the average
+        for lagged in (self.target, self.averaged):
+            lagged.load_state_dict(self.online.state_dict())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # of all updates
         self._pairs: quantile.Pairs | None = None
         self._looked_for_compiler = False
@@ -144,7 +147,7 @@ class Agent:
         return actions
 
     def greedy(self, observation: np.ndarray, t: np.ndarray, stock: np.ndarray) -> np.ndarray:
-        """Return the actions of largest Q, int64 [E], by the online network."""
+        """Return the actions of largest Q, int64 [E]; by the averaged network if there is one."""
         return self._decide(observation, t, stock).cpu().numpy()
 
     def next_stock(self, total: np.ndarray, t: np.ndarray, reward: np.ndarray) -> np.ndarray:
@@ -166,6 +169,10 @@ class Agent:
         """
         loss = self._learn(*self._arguments(batch))
         self.online.forget_means()
+        if self.averaged is not self.online:
+            self.averages += 1  # at first a plain mean over the last fifth: first weights are noise
+            share = max(1.0 - self.config.train.average, 1.0 / (1.0 + self.averages / 5.0))
+            _move(self.averaged, self.online, share)
         return loss
 
     def loss(self, batch: Batch) -> Tensor:
@@ -173,25 +180,30 @@ class Agent:
         return self._loss(*self._uploaded(batch))
 
     def targets(self, batch: Batch) -> Tensor:
-        """Return r + (1 − terminated) backup_i(t) ξ⁻_ij(s′, t+1, S′, a′), float32 [B, M, N].
+        """Return r + (1 − terminated) backup_i(t) ξ⁻_ij(s′, t+1, S′, a′), float32 [B, M, K · N].
 
         Truncated transitions are not terminated and bootstrap (erratum E22).
         """
-        _, observation_next, numbers, indices = self._uploaded(batch)
-        return self._targets(as_input(observation_next), numbers, indices)
+        _, observation_next, _, after, indices = self._uploaded(batch)
+        return self._targets(as_input(observation_next), after, indices)
 
     def _arguments(self, batch: Batch) -> tuple[Tensor | np.ndarray, ...]:
-        """Return both observations; S_t, S_{t+1}, learned r, alive [4, B]; t, action [2, B]."""
-        numbers = np.stack(
+        """Return both observations; S_t; S_{t+1}, scaled r and alive; t and action.
+
+        Shapes: [B, *shape], [B · K, *shape]; [B]; [3, B · K]; [2, B].
+        """
+        t, total = (
+            np.repeat(one, len(batch.reward) // len(batch.t)) for one in (batch.t, batch.stock)
+        )
+        after = np.stack(
             [
-                batch.stock,
-                self.next_stock(batch.stock, batch.t, batch.reward),
-                self.learned_reward(batch.reward),
+                self.next_stock(total, t, batch.reward),
+                self.learned_reward(batch.reward) / self.scale,
                 ~batch.terminated,
             ]
         )  # float64: one copy to the device for all
         indices = np.stack([batch.t, batch.action])
-        return batch.observation, batch.observation_next, numbers, indices
+        return batch.observation, batch.observation_next, batch.stock, after, indices
 
     def _uploaded(self, batch: Batch) -> list[Tensor]:
         return [upload(torch.as_tensor(one), self.device) for one in self._arguments(batch)]
@@ -207,11 +219,16 @@ class Agent:
         return loss
 
     def _loss(
-        self, observation: Tensor, observation_next: Tensor, numbers: Tensor, indices: Tensor
+        self,
+        observation: Tensor,
+        observation_next: Tensor,
+        total: Tensor,
+        after: Tensor,
+        indices: Tensor,
     ) -> Tensor:
-        targets = self._targets(as_input(observation_next), numbers, indices)  # [B, M, N]
+        targets = self._targets(as_input(observation_next), after, indices)  # [B, M, K · N]
         t, action = indices
-        hidden = self._hidden(self.online, as_input(observation), t, numbers[0])  # [B, H]
+        hidden = self._hidden(self.online, as_input(observation), t, total)  # [B, H]
         taken = self.online.of_actions(hidden, action)  # [B, M, N]
         train = self.config.train
         return quantile.quantile_huber_loss(
@@ -219,22 +236,24 @@ class Agent:
         )
 
     @torch.no_grad()
-    def _targets(self, observation_next: Tensor, numbers: Tensor, indices: Tensor) -> Tensor:
-        (_, stock_next, reward, alive), (t, _) = numbers, indices
-        after = observation_next, t + 1, stock_next
-        lagged = self._hidden(self.target, *after)  # [B, H]
+    def _targets(self, observation_next: Tensor, after: Tensor, indices: Tensor) -> Tensor:
+        (stock_next, reward, alive), n = after, indices.shape[1]
+        t = indices[0].repeat_interleave(after.shape[1] // n)  # [B · K]
+        seen = observation_next, t + 1, stock_next
+        lagged = self._hidden(self.target, *seen)  # [B · K, H]
         chooser, hidden = self.target, lagged
         if self.config.agent.double == "online":
-            chooser, hidden = self.online, self._hidden(self.online, *after)
+            chooser, hidden = self.online, self._hidden(self.online, *seen)
         if self.config.agent.bootstrap == "per_head":
-            action = chooser.means(hidden)[..., 0].argmax(1)  # [B, M]
+            action = chooser.means(hidden)[..., 0].argmax(1)  # [B · K, M]
             index = action[:, None, :, None].expand(-1, 1, -1, self.target.shape[2])
-            quantiles = self.target.quantiles(lagged).gather(1, index).squeeze(1)  # [B, M, N]
+            quantiles = self.target.quantiles(lagged).gather(1, index).squeeze(1)
         else:
-            action = self._choose(chooser, hidden, t + 1, stock_next)  # [B]
-            quantiles = self.target.of_actions(lagged, action)  # [B, M, N]
-        backup = alive.float()[:, None] * self._backup[t]  # [B, M]
-        return reward.float()[:, None, None] + backup[:, :, None] * quantiles
+            action = self._choose(chooser, hidden, t + 1, stock_next)  # [B · K]
+            quantiles = self.target.of_actions(lagged, action)  # [B · K, M, N]
+        backup = alive.float()[:, None] * self._backup[t]  # [B · K, M]
+        targets = reward.float()[:, None, None] + backup[:, :, None] * quantiles
+        return targets.unflatten(0, (n, -1)).transpose(1, 2).flatten(2)
 
     def _hidden(self, network: QuantileNetwork, *inputs: Tensor) -> Tensor:
         """Return the head's input [B, H] for an update; the trunk may run in half the precision."""
@@ -248,12 +267,9 @@ class Agent:
             hidden = network.hidden(*inputs)
         return hidden.to(network.head.weight.dtype)
 
-    @torch.no_grad()
     def smooth_target(self) -> None:
         """Move the target network: θ⁻ ← (1 − α) θ⁻ + α θ."""
-        lagged, online = (tuple(one.parameters()) for one in (self.target, self.online))
-        torch._foreach_lerp_(lagged, online, self.config.train.target_smoothing)
-        self.target.forget_means()
+        _move(self.target, self.online, self.config.train.target_smoothing)
 
     @torch.no_grad()
     def choose_initial_stock(self, observations: np.ndarray) -> bool:
@@ -264,11 +280,12 @@ class Agent:
         """
         grid = torch.from_numpy(stock.grid(*self.stock_range(), self.config.outer.points))  # [G]
         grid = grid.to(self.device)
-        features = self.online.encode(upload(torch.from_numpy(observations), self.device))  # [K, F]
+        network = self.averaged
+        features = network.encode(upload(torch.from_numpy(observations), self.device))  # [K, F]
         zeros = torch.zeros(len(features), dtype=torch.int64, device=self.device)
         outcomes = torch.stack(
             [
-                self._outcome(self.online.read(features, zeros, c.expand(len(zeros))), zeros)
+                self._outcome(network.read(features, zeros, c.expand(len(zeros))), zeros)
                 for c in grid
             ]
         )  # [G, K, A, N]
@@ -309,6 +326,8 @@ class Agent:
         return {
             "online": self.online.state_dict(),
             "target": self.target.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "averages": self.averages,
             "moments": self.optimizer.state_dict()["state"],
             "loss_sum": self.loss_sum,
             "initial_stock": self.initial_stock,
@@ -319,8 +338,10 @@ class Agent:
         """Restore what `state` returned; before the first update, which may be recorded."""
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
-        self.online.forget_means()
-        self.target.forget_means()
+        self.averaged.load_state_dict(state["averaged"])
+        self.averages = state["averages"]
+        for network in (self.online, self.target, self.averaged):
+            network.forget_means()
         self.loss_sum.copy_(state["loss_sum"])
         # JSON turned the parameters' numbers into strings; rate and epsilon are the config's
         moments = {int(key): value for key, value in state["moments"].items()}
@@ -337,14 +358,15 @@ class Agent:
 
     @torch.no_grad()
     def _decide_at(self, observation: Tensor, t: Tensor, total: Tensor) -> Tensor:
-        hidden = self.online.hidden(observation, t, total)
-        return self._choose(self.online, hidden, t, total)
+        hidden = self.averaged.hidden(observation, t, total)
+        return self._choose(self.averaged, hidden, t, total)
 
     def _choose(self, network: QuantileNetwork, hidden: Tensor, t: Tensor, total: Tensor) -> Tensor:
         """Return a network's greedy action [B] at its hidden layer [B, H], t [B] and S_t [B]."""
         # the mean needs the means of the quantiles only, [B, A, M, 1]
         risk_neutral = isinstance(self.utility, Mean)
-        quantiles = network.means(hidden) if risk_neutral else network.quantiles(hidden)
+        quantiles = network.means(hidden) if risk_neutral else network.quantiles(hidden).double()
+        quantiles = self.scale * quantiles
         clock = t if self.clock_runs else torch.zeros_like(t)
         weights = self._weights[clock]
         values = objective.action_values(self.utility, quantiles, weights, self._mass[clock], total)
@@ -353,5 +375,12 @@ class Agent:
         return objective.greedy(values, objective.mean_values(quantiles, weights))
 
     def _outcome(self, quantiles: Tensor, t: Tensor) -> Tensor:
-        """Return Z = Σ_i w_{i,t} ξ_ij, [B, A, N]."""
-        return objective.outcome(quantiles, self._weights[t])
+        """Return Z = Σ_i w_{i,t} ξ_ij, [B, A, N], in learned reward units."""
+        return self.scale * objective.outcome(quantiles.double(), self._weights[t])
+
+
+@torch.no_grad()
+def _move(network: QuantileNetwork, towards: QuantileNetwork, share: float) -> None:
+    """Move a network's weights a share of the way to another's."""
+    torch._foreach_lerp_(tuple(network.parameters()), tuple(towards.parameters()), share)
+    network.forget_means()

@@ -1,12 +1,13 @@
 """The training loop: one, and visible."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from rigor.errors import Stopped
+from rigor.errors import Stopped, UserError
 from rigor.learning import checkpoint, evaluate
 from rigor.learning.schedule import Linear, crossings, every
 from rigor.learning.state import STREAMS, State, Training
@@ -100,6 +101,7 @@ def train(
             for _ in range(crossings(state.learned, state.steps, spec.update_every)):
                 batch = replay.sample(spec.batch_size, training.sampling)
                 agent.relabel(batch, training.sampling)
+                training.branch(batch)
                 agent.update(batch)
                 state.updates += 1
                 if agent.utility.needs_stock and state.updates % config.outer.every == 0:
@@ -154,6 +156,12 @@ def _row(training: Training, state: State, epsilon: float) -> dict[str, Any]:
     }
     if state.updates > state.updates_told:
         row["loss"] = training.agent.loss_sum.item() / (state.updates - state.updates_told)
+        if not math.isfinite(row["loss"]):
+            raise UserError(
+                f"train.learning_rate={training.config.train.learning_rate}: the loss is "
+                f"{row['loss']} at step {state.steps}, the network is lost; lower the rate, or "
+                "scale the rewards by train.reward_scale"
+            )
     if state.ended:
         row["train_score"] = float(np.mean([score for score, _ in state.ended]))
         row["train_length"] = float(np.mean([length for _, length in state.ended]))

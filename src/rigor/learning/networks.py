@@ -1,7 +1,7 @@
 """The quantile network: observation, time and stock in; quantiles [B, A, M, N] out."""
 
 import itertools
-import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from rigor.config import Mlp, NatureCnn
+from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
 
 _SMALLEST_SIDE = 36  # pixels: 36 -> 8 -> 3 -> 1 through the three convolutions
+REACH = 3.0  # where a coordinate's bumps end: three standard deviations of what is to come
 _LARGE_HEAD = 300_000  # weights (measured); below, finding the groups costs more than it saves
 
 
@@ -19,17 +21,21 @@ class QuantileNetwork(nn.Module):
     """Quantiles ξ_ij(s, t, c, a) of every horizon for every action.
 
     The observation is encoded on its own, so that one encoding serves a whole grid of stocks; the
-    time and the stock enter afterwards.
+    time and the stock enter afterwards. The head gives D sets of quantiles, of which every action's
+    is a linear combination; D = A and each its own unless the actions have a basis.
 
     Args:
       encoder: observations [B, *shape] to features [B, F].
       torso: features with the embedded scalars to the head's input [B, H].
-      head: the last linear layer, H to A * M * N.
+      head: the last linear layer, H to D * M * N.
       time, stock: embeddings of the scaled scalars [B, 1], or None where the agent sees neither.
       shape: (A, M, N).
       time_scale: agent steps that count as one.
       stock_scale: outcome (learned reward units) that counts as one.
+      basis: how the actions are made of the head's D sets, float32 [A, D].
     """
+
+    basis: Tensor | None
 
     def __init__(
         self,
@@ -41,11 +47,13 @@ class QuantileNetwork(nn.Module):
         shape: tuple[int, int, int],
         time_scale: float,
         stock_scale: float,
+        basis: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.torso, self.head = encoder, torso, head
         self.time, self.stock = time, stock
         self.shape, self.time_scale, self.stock_scale = shape, time_scale, stock_scale
+        self.register_buffer("basis", basis, persistent=False)
         self._mean_head: tuple[Tensor, Tensor] | None = None  # [A * M, H] and [A * M]
         self._head_gradient: Tensor | None = None  # memory for the gradient of the head's weight
 
@@ -68,7 +76,8 @@ class QuantileNetwork(nn.Module):
 
     def quantiles(self, hidden: Tensor) -> Tensor:
         """Return the quantiles [B, A, M, N] of every action at the head's input [B, H]."""
-        return self.head(hidden).unflatten(1, self.shape)
+        sets = self.head(hidden).unflatten(1, (-1, *self.shape[1:]))
+        return sets if self.basis is None else torch.einsum("bdmn,ad->bamn", sets, self.basis)
 
     @torch.no_grad()
     def means(self, hidden: Tensor) -> Tensor:
@@ -81,6 +90,8 @@ class QuantileNetwork(nn.Module):
         if self._mean_head is None or hidden.device.type != "cpu":
             parameters = (self.head.weight, self.head.bias)
             weight, bias = (one.unflatten(0, (-1, self.shape[2])).mean(1) for one in parameters)
+            if self.basis is not None:
+                weight, bias = (_combined(self.basis, one, self.shape[1]) for one in (weight, bias))
             self._mean_head = weight, bias
         return nn.functional.linear(hidden, *self._mean_head).unflatten(1, (*self.shape[:2], 1))
 
@@ -94,6 +105,9 @@ class QuantileNetwork(nn.Module):
         A CPU leaves the others of a large head out. The gradient of the head's weight then lies in
         memory that the next backward pass may write over.
         """
+        if self.basis is not None:
+            sets = self.head(hidden).unflatten(1, (-1, *self.shape[1:]))
+            return torch.einsum("bdmn,bd->bmn", sets, self.basis[action])
         # on a GPU one large product and shapes that never change
         if hidden.device.type != "cpu" or self.head.weight.numel() < _LARGE_HEAD:
             index = action[:, None, None, None].expand(-1, 1, *self.shape[1:])
@@ -111,6 +125,12 @@ class QuantileNetwork(nn.Module):
     def forward(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
         """Return quantiles [B, A, M, N] for observations [B, *shape], t [B] and S_t [B]."""
         return self.quantiles(self.hidden(observation, t, stock))
+
+
+def _combined(basis: Tensor, means: Tensor, n_horizons: int) -> Tensor:
+    """Return the actions' rows [A * M, ...] of the sets' rows [D * M, ...]."""
+    sets = means.unflatten(0, (-1, n_horizons))
+    return torch.einsum("ad,dm...->am...", basis, sets).flatten(0, 1)
 
 
 def as_input(observation: Tensor) -> Tensor:
@@ -187,22 +207,26 @@ class _OfActions(torch.autograd.Function):
 
 def build_network(
     spec: Mlp | NatureCnn,
-    observation_shape: tuple[int, ...],
+    env: VectorEnv,
     shape: tuple[int, int, int],
     sees_time: bool,
     sees_stock: bool,
-    time_scale: float,
     stock_scale: float,
 ) -> QuantileNetwork:
     """Build the network that `spec` describes; parameters come from torch's global generator.
 
     Args:
       spec: `network=mlp` or `network=nature_cnn`.
-      observation_shape: (features,) or (channels, height, width).
+      env: whose observations it reads, (features,) or (channels, height, width).
       shape: (A, M, N).
       sees_time, sees_stock: whether t and S_t are inputs.
-      time_scale: agent steps; stock_scale: learned reward units.
+      stock_scale: learned reward units.
+
+    Raises:
+      UserError: the network does not fit the observations, or the environment has no coordinates
+        or no basis of its actions.
     """
+    observation_shape, basis = env.observation_shape, None
     embeddings = [sees_time, sees_stock]
     if isinstance(spec, NatureCnn):
         encoder, n_features = _nature_trunk(observation_shape)
@@ -216,17 +240,68 @@ def build_network(
                 f"network=mlp: observations are images {list(observation_shape)}; use "
                 "network=nature_cnn"
             )
-        encoder = nn.Flatten()
-        time, stock = (nn.Identity() if seen else None for seen in embeddings)
-        sizes = [math.prod(observation_shape) + sum(embeddings), *spec.hidden]
+        if spec.actions == "smooth":
+            declared = _declared(env, "action_basis", "network.actions=smooth")
+            basis = torch.from_numpy(declared).float()
+        if spec.bumps:
+            encoder = Bumps(
+                spec.bumps, _declared(env, "coordinates", f"network.bumps={spec.bumps}")
+            )
+            time, stock = (
+                Bumps(spec.bumps, lambda z: REACH * z) if seen else None for seen in embeddings
+            )
+        else:
+            encoder = nn.Flatten()
+            time, stock = (nn.Identity() if seen else None for seen in embeddings)
+        n_in = encoder(torch.zeros(1, *observation_shape)).shape[1]
+        n_in += sum(one(torch.zeros(1, 1)).shape[1] for one in (time, stock) if one is not None)
+        sizes = [n_in, *spec.hidden]
         layers = [
             layer
             for n_in, n_out in itertools.pairwise(sizes)
             for layer in (nn.Linear(n_in, n_out), nn.ReLU())
         ]
         torso, n_hidden = nn.Sequential(*layers), sizes[-1]
-    head = nn.Linear(n_hidden, math.prod(shape))
-    return QuantileNetwork(encoder, torso, head, time, stock, shape, time_scale, stock_scale)
+    n_sets = shape[0] if basis is None else basis.shape[1]
+    head = nn.Linear(n_hidden, n_sets * shape[1] * shape[2])
+    scales = env.time_scale, stock_scale
+    return QuantileNetwork(encoder, torso, head, time, stock, shape, *scales, basis)
+
+
+class Bumps(nn.Module):
+    """Spreads every input over Gaussian bumps, so that a small network can bend where it must.
+
+    An input z gives n bumps, their middles even on [−3, 3] and as wide as they are apart, z itself
+    cut to [−3, 3], and whether it reaches 0.
+
+    Args:
+      n: bumps of each input, >= 2.
+      coordinates: from observations [B, *shape] to inputs [B, K].
+    """
+
+    middles: Tensor
+
+    def __init__(self, n: int, coordinates: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.coordinates, self.width = coordinates, 2 * REACH / (n - 1)
+        self.register_buffer("middles", torch.linspace(-REACH, REACH, n), persistent=False)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Return [B, K · (n + 2)]."""
+        z = self.coordinates(observation)[..., None]  # [B, K, 1]
+        bumps = torch.exp(-0.5 * ((z - self.middles) / self.width) ** 2)
+        parts = [bumps, z.clamp(-REACH, REACH) / REACH, (z >= 0).to(z.dtype)]
+        return torch.cat(parts, dim=-1).flatten(1)
+
+
+def _declared(env: VectorEnv, name: str, asked: str) -> Any:
+    found = getattr(env, name, None)
+    if found is None:
+        raise UserError(
+            f"{asked}: this environment declares no {name}; use network.bumps=0 "
+            "network.actions=separate"
+        )
+    return found
 
 
 def _embedding(size: int) -> nn.Module:

@@ -28,9 +28,13 @@ _CHUNK = 2048  # rows that go between a GPU and the file at a time
 class Batch:
     """Transitions. Observations carry their stacks; rewards are raw.
 
-    observation, observation_next: [B, *shape], where the replay's frames are. The rest is numpy.
+    What follows an action may be there K times, one for each branch: [B · K], the branches of a
+    transition side by side.
+
+    observation: [B, *shape], observation_next: [B · K, *shape], where the replay's frames are. The
+    rest is numpy.
     t: int64 [B], agent steps since the reset. stock: S_t, float64 [B]. stock_start: S_0 of the
-    episode, float64 [B]. action: int64 [B]. reward: float64 [B]. terminated: bool [B].
+    episode, float64 [B]. action: int64 [B]. reward: float64 [B · K]. terminated: bool [B · K].
     """
 
     observation: Tensor

@@ -12,7 +12,7 @@ from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
 from rigor.learning import checkpoint, evaluate
 from rigor.learning.agent import Agent
-from rigor.learning.replay import Layout, Replay, ReplayFile, place_frames
+from rigor.learning.replay import Batch, Layout, Replay, ReplayFile, place_frames
 from rigor.learning.schedule import every
 from rigor.tracking.disk import disk_errors
 from rigor.tracking.rundir import RunDirectory
@@ -63,6 +63,11 @@ class Training:
         self.seeds = dict(zip(STREAMS, sequences, strict=True))
         self.env: VectorEnv = config.env.make(config.env.num_envs, evaluation=False)
         env = self.env
+        if train.branches > 1 and not hasattr(env, "branch"):
+            raise UserError(
+                f"train.branches={train.branches}: this environment cannot be asked for other next "
+                "states; use train.branches=1"
+            )
         stacked = env.frame_stack > 1
         layout = Layout(
             n_envs=env.n_envs,
@@ -189,6 +194,18 @@ class Training:
         if on_edge and not self.told_edge:
             note(_edge(self.agent))
             self.told_edge = True
+
+    def branch(self, batch: Batch) -> None:
+        """Put several next states of each transition in the place of the one that happened."""
+        n = self.config.train.branches
+        if n == 1:
+            return
+        seen, frames = batch.observation, self.replay.frames
+        branch = self.env.branch  # type: ignore[attr-defined]  # some environments can
+        after, batch.reward, batch.terminated = branch(
+            seen.cpu().numpy(), batch.t, batch.action, n, self.sampling
+        )
+        batch.observation_next = torch.from_numpy(after).to(frames.device)
 
     def evaluate(
         self, episodes: int, seed: np.random.SeedSequence, stop: Callable[[], int | None]
