@@ -86,16 +86,17 @@ def status(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
 
     def moves(found: list[Standing]) -> bool:
         # what is queued moves where SLURM or a live process has it
-        has_queue = _on_slurm(manifest) or Lock(directory).is_held()
+        has_queue = _on_slurm(manifest) or _is_worked_on(directory, found)
         return any(one.state == "running" or (has_queue and one.state == "queued") for one in found)
 
     board.show(read, directory.name, moves)
-    left = [one for one in read() if one.state in RETRIED]
+    found = read()
+    left = [one for one in found if one.state in RETRIED]
     if _on_slurm(manifest):
         if slurm.queue(manifest) is None:
             print("SLURM does not answer: what is queued may be lost")
         left = [one for one in left if one.state != "queued"]
-    elif Lock(directory).is_held():
+    elif _is_worked_on(directory, found):
         left = []
     if left:
         print(f"nobody works on {len(left)} of them: rigor-sweep retry {directory}")
@@ -149,12 +150,22 @@ def cancel(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     # the process that works on the sweep passes it on
     place = manifest.runs[numbers[0]] if numbers else directory
     lock = Lock(place)
-    if not lock.is_held():
+    held = lock.is_held()
+    if held is False:
         raise UserError(f"{place}: no process runs there")
     pid, host = lock.holder()
     if host != socket.gethostname():
         raise UserError(f"{place}: runs on {host}; cancel it there")
-    os.kill(pid, signal.SIGTERM)
+    if held is None:  # the number may be another process's by now
+        raise UserError(
+            f"{place}: this file system has no locks, so nobody knows whether process {pid} still "
+            f"runs there; if it does, kill {pid}"
+        )
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        raise UserError(f"{place}: process {pid} cannot be told to end ({reason})") from error
     print(f"told process {pid} to save and end")
 
 
@@ -176,6 +187,12 @@ def logs(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
 def reader(manifest: Manifest) -> Callable[[], list[Standing]]:
     """Return a function that reads where the runs stand."""
     return slurm.standings(manifest) if _on_slurm(manifest) else board.Watch(manifest.runs).read
+
+
+def _is_worked_on(directory: Path, found: Sequence[Standing]) -> bool:
+    """Tell whether a process works on a sweep: by its lock, or else by its runs."""
+    held = Lock(directory).is_held()
+    return any(one.state == "running" for one in found) if held is None else held
 
 
 def _on_slurm(manifest: Manifest) -> bool:

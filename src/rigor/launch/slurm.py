@@ -151,7 +151,12 @@ def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> Non
         there = queue(manifest)
         if there is None:
             raise UserError("hydra/launcher=slurm: squeue does not answer; is the cluster up?")
-        left = [one for i, one in enumerate(jobs) if i not in there]
+        # one that runs elsewhere may hold no lock that reaches here
+        left = [
+            one
+            for i, one in enumerate(jobs)
+            if i not in there and RunDirectory(one.path).state() != "running"
+        ]
         sweep.queue(left, directory.name)
         states = {one.path: RunDirectory(one.path).state() for one in left}
         numbers = [i for i, one in enumerate(jobs) if states.get(one.path) == "queued"]

@@ -165,7 +165,7 @@ def queue(jobs: list[Job], sweep: str) -> None:
     """
     for one in jobs:
         run = RunDirectory(one.path)
-        if not run.is_done(one.steps) and not run.is_locked():
+        if not run.is_done(one.steps) and run.is_locked() is not True:
             leave(one, sweep)
 
 
