@@ -109,6 +109,7 @@ def retry(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
       UserError: somebody works on the sweep. SweepFailed: some failed again.
     """
     with sweep.claimed(directory):
+        manifest = sweep.read_manifest(directory)  # as whoever worked on it last has left it
         found = reader(manifest)()
         left = [i for i, one in enumerate(found) if one.state in RETRIED]
         if _on_slurm(manifest):
