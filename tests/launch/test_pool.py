@@ -9,7 +9,7 @@ from cli import TINY, choices, composed, environment, wait_for
 from rigor.errors import RunFailed, Stopped, UserError
 from rigor.launch import pool
 from rigor.launch.job import job, leave
-from rigor.tracking.rundir import RunDirectory
+from rigor.tracking.rundir import RunDirectory, config_hash
 
 
 def queued(out, *overrides):
@@ -45,12 +45,10 @@ def test_a_worker_runs_what_lies_in_its_directory_and_skips_what_is_done(tmp_pat
     assert (path / "status.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.slow
 def test_a_worker_refuses_what_another_process_runs(tmp_path):
-    path = queued(tmp_path)
-    config = RunDirectory(path).config()
-    from rigor.tracking.rundir import config_hash
-
+    path = tmp_path / "run"
+    config = {"seed": 0}
+    # started alone: no sweep has queued it
     with RunDirectory.open(path, config, config_hash(config)) as run:
         run.write_status("running")
         done = worker(path)

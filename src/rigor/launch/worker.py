@@ -50,6 +50,8 @@ def work(arguments: list[str]) -> tuple[int, str]:
         if len(arguments) != 1:
             raise UserError("takes one run directory")
         path = Path(arguments[0])
+        if RunDirectory(path).is_locked():  # perhaps by one that no sweep has queued
+            raise UserError(f"{path}: another process runs there; wait for it, or end it")
         path = _go_to(cwd_of(path), path)
         try:
             job, sweep = taken_up(path)
