@@ -98,6 +98,16 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
     assert "SIGTERM" in run.status()["error"]
 
 
+@pytest.mark.slow
+def test_a_module_of_the_users_hides_none_of_pythons(tmp_path, monkeypatch):
+    for name in ("queue", "random", "rigor", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('the wrong one')\n")
+    monkeypatch.chdir(tmp_path)
+    member = pool.start(queued(tmp_path, "train.steps=50"))
+    member.process.wait(timeout=300)
+    assert pool.verdict(member) is None, RunDirectory(member.path).log_path.read_text()
+
+
 FAKE = """
 import os, signal, sys, time
 from pathlib import Path

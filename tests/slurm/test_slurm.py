@@ -217,6 +217,7 @@ gymnasium.register("Fragile-v0", entry_point=Fragile, max_episode_steps=20)
 
 def test_six_runs_share_two_tasks_and_one_fails_alone(cluster):
     (cluster.place / "mine.py").write_text(FRAGILE)
+    (cluster.place / "queue.py").write_text("raise ImportError('not the one of Python')")
     cluster.submit(
         *("env=gymnasium", "env.id=mine:Fragile-v0", "train.steps=100", "out=out"),
         "+env.kwargs.at=20,1001,1002,1003,1004,1005",
@@ -261,7 +262,8 @@ def test_a_signal_makes_a_run_save_and_its_task_go_on_later(cluster, undisturbed
 def test_preemption_by_a_better_partition_is_survived(cluster, undisturbed):
     cluster.submit("hydra.launcher.partition=spare", "hydra.launcher.runs_per_gpu=2")
     cluster.at_work()
-    other = cluster.slurm.ask("sbatch", "--parsable", "--cpus-per-task=8", "--wrap=sleep 300")
+    quiet = ("--output=/dev/null", "--cpus-per-task=8")
+    other = cluster.slurm.ask("sbatch", "--parsable", *quiet, "--wrap=sleep 300")
     requeued_by = cluster.slurm.until(lambda: cluster.slurm.jobs().get(other.strip()) == "RUNNING")
     assert requeued_by
     assert states(cluster.out) == ["preempted"] * 2

@@ -114,7 +114,8 @@ def start(path: Path, slot: int = 0, gpus: Sequence[str] = ()) -> Member:
         environment["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
     with open(log, "ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rigor.launch.worker", str(path)],
+            # -P: a user's queue.py lies where the command was typed, and would come first
+            [sys.executable, "-P", "-m", "rigor.launch.worker", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # its progress, which the log has too
             stderr=errors,

@@ -3,8 +3,10 @@
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -344,7 +346,9 @@ def _executor(directory: Path, cluster: Cluster, name: str, n_tasks: int) -> "Sl
     """Return submitit's executor, with everything that sbatch is told."""
     from submitit import SlurmExecutor
 
-    executor = SlurmExecutor(folder=directory / "slurm")
+    # -P: as for our own workers, no module of the user's comes before Python's
+    python = f"{shlex.quote(sys.executable)} -P"
+    executor = SlurmExecutor(folder=directory / "slurm", python=python)
     options = asdict(cluster)
     asked = {
         key: options[key]
