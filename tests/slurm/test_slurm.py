@@ -74,7 +74,8 @@ class Cluster:
 
     def sweep(self, name: str, *more: str) -> Done:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rigor.sweep", name, str(self.directory), *more],
+            # -P, as the command itself: it does not look into the working directory first
+            [sys.executable, "-P", "-m", "rigor.sweep", name, str(self.directory), *more],
             cwd=self.place,
             env=environment(**self.slurm.env),
             stdout=subprocess.PIPE,
