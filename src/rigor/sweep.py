@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rigor.errors import Stopped, UserError
-from rigor.launch import board, local, slurm, sweep
+from rigor.launch import board, local, slurm, sweep, witness
 from rigor.launch.board import Standing
 from rigor.launch.job import cwd_of
 from rigor.launch.sweep import Manifest, SweepFailed
@@ -93,7 +93,7 @@ def status(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     found = read()
     left = [one for one in found if one.state in RETRIED]
     if _on_slurm(manifest):
-        if slurm.queue(manifest) is None:
+        if witness.queue(manifest) is None:
             print("SLURM does not answer: what is queued may be lost")
         left = [one for one in left if one.state != "queued"]
     elif _is_worked_on(directory, found):
@@ -113,7 +113,7 @@ def retry(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
         found = reader(manifest)()
         left = [i for i, one in enumerate(found) if one.state in RETRIED]
         if _on_slurm(manifest):
-            there = slurm.queue(manifest)
+            there = witness.queue(manifest)
             if there is None:
                 raise UserError("squeue does not answer; is the cluster up?")
             left = [i for i in left if i not in there]
@@ -143,7 +143,7 @@ def cancel(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
       UserError: what is to be stopped runs on another machine, or nothing runs.
     """
     if _on_slurm(manifest):
-        jobs = slurm.cancel(manifest, numbers or range(len(manifest.runs)))
+        jobs = witness.cancel(manifest, numbers or range(len(manifest.runs)))
         if not jobs:
             raise UserError(f"{directory}: SLURM has no task of it")
         print(f"cancelled: {', '.join(jobs)}")
@@ -181,13 +181,13 @@ def logs(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
         if one.log.exists():
             lines = one.log.read_text(errors="replace").splitlines()
             print("\n".join(lines[-_LAST_LINES:]))
-        for log in slurm.logs(directory, manifest, manifest.runs.index(one.path)):
+        for log in witness.logs(directory, manifest, manifest.runs.index(one.path)):
             print(f"    SLURM's: {log}")
 
 
 def reader(manifest: Manifest) -> Callable[[], list[Standing]]:
     """Return a function that reads where the runs stand."""
-    return slurm.standings(manifest) if _on_slurm(manifest) else board.Watch(manifest.runs).read
+    return witness.standings(manifest) if _on_slurm(manifest) else board.Watch(manifest.runs).read
 
 
 def _is_worked_on(directory: Path, found: Sequence[Standing]) -> bool:
