@@ -62,12 +62,18 @@ def work(
     progress = Progress(
         job.steps, job.label, run.log_path, enabled=True, start=state.steps, beat=beat
     )
+
+    def stop_alive() -> int | None:
+        """Return the signal that asks for a stop; asked in every step, of evaluations too."""
+        progress.alive()
+        return stop()
+
     with metrics, progress:
         for note in notes:
             progress.note(note)
-        loop.train(training, state, metrics, progress, sink.log, stop)
+        loop.train(training, state, metrics, progress, sink.log, stop_alive)
         training.choose_initial_stock(state, progress.note)
-        result |= _result(job, training, state, stop) | source
+        result |= _result(job, training, state, stop_alive) | source
         result |= _exact(config, training, progress.note)
     run.write_result(result)
     run.write_status("done", step=state.steps)
