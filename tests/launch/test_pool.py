@@ -9,6 +9,7 @@ from cli import TINY, choices, composed, environment, wait_for
 from rigor.errors import RunFailed, Stopped, UserError
 from rigor.launch import pool
 from rigor.launch.job import job, leave
+from rigor.launch.worker import PARENT
 from rigor.tracking.rundir import RunDirectory, config_hash
 
 
@@ -23,7 +24,7 @@ def queued(out, *overrides):
 def worker(path, **options):
     return subprocess.run(
         [sys.executable, "-m", "rigor.launch.worker", str(path)],
-        env=environment(),
+        env=options.pop("env", None) or environment(),
         capture_output=True,
         text=True,
         timeout=300,
@@ -96,6 +97,16 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
     left.wait()
     assert run.status()["state"] == "preempted"
     assert "SIGTERM" in run.status()["error"]
+
+
+def test_a_worker_does_not_begin_when_the_process_that_started_it_has_died(tmp_path):
+    path = queued(tmp_path)
+    before = (path / "status.json").read_bytes()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    done = worker(path, env=environment(**{PARENT: str(gone.pid)}))
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+    assert (path / "status.json").read_bytes() == before
 
 
 @pytest.mark.slow
