@@ -62,7 +62,7 @@ def watched(monkeypatch):
             said, there = left[0]
 
         def read():
-            return [Standing(Path("run"), said, 0, 10, None, None, None, None)]
+            return [Standing(Path("run"), said, 0, 10, None, None, None, None, None)]
 
         monkeypatch.setattr(slurm, "standings", lambda manifest: read)
         monkeypatch.setattr(slurm, "queue", lambda manifest: there)

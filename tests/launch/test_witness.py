@@ -64,7 +64,7 @@ def test_slurm_that_does_not_answer_knows_nothing(manifest, monkeypatch):
     ],
 )
 def test_what_files_say_and_what_slurm_says_make_a_state(said, slurm, state):
-    one = Standing(Path("run"), said, 0, 10, None, None, None, "a word")
+    one = Standing(Path("run"), said, 0, 10, None, None, None, None, "a word")
     (found,) = witness.witnessed([one], {} if slurm is None else {0: slurm})
     assert found.state == state
 

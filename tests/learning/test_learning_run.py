@@ -1,11 +1,34 @@
 import pytest
+import torch
 from cli import TINY, choices, composed
 
 from rigor.execute import execute
 from rigor.launch.job import job
 from rigor.learning import evaluate
+from rigor.learning.run import gpu_of
 from rigor.tracking import progress
 from rigor.tracking.rundir import RunDirectory
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "gpu"),
+    [
+        (None, "cuda", "0 H100 80GB HBM3"),
+        (None, "cuda:1", "1 H100 80GB HBM3"),
+        ("", "cuda", "0 H100 80GB HBM3"),
+        ("5", "cuda", "5 H100 80GB HBM3"),  # the only one it sees is torch's first
+        ("4, 7", "cuda:1", "7 H100 80GB HBM3"),
+        ("MIG-4f0f", "cuda", "MIG-4f0f H100 80GB HBM3"),
+        ("5", "cpu", None),
+    ],
+)
+def test_a_gpu_is_called_by_its_number_on_the_machine(monkeypatch, visible, device, gpu):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100 80GB HBM3")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_of(torch.device(device)) == gpu
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """One learning run in its directory: train, evaluate, write the result."""
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -28,6 +29,20 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def gpu_of(device: torch.device) -> str | None:
+    """Return a run's GPU for people, such as `1 H100 80GB HBM3`, or None on a CPU.
+
+    The number, or the name of a MIG part, is that of CUDA_VISIBLE_DEVICES, which SLURM sets; torch
+    counts from 0 within it.
+    """
+    if device.type != "cuda":
+        return None
+    index = torch.cuda.current_device() if device.index is None else device.index
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    number = visible[index].strip() if index < len(visible) else ""
+    return f"{number or index} {torch.cuda.get_device_name(index).removeprefix('NVIDIA ')}"
+
+
 def work(
     job: Job,
     run: RunDirectory,
@@ -46,6 +61,7 @@ def work(
     config = job.config
     source = {"commit": commit(), "versions": versions()}  # of what is running now
     device = choose_device(config.device)
+    run.write_status("running", gpu=gpu_of(device))
     torch.set_num_threads(1)  # one run, one core: two threads are slower than two runs
     training = loop.Training(config, run, device)
     after.callback(training.env.close)
