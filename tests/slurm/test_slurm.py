@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -377,6 +378,37 @@ def test_a_killed_task_is_told_and_a_retry_finishes_it(cluster, undisturbed):
     assert "nobody works on 2 of them" in cluster.status()
     cluster.retried()
     same(runs(cluster.out), undisturbed)
+
+
+def test_all_of_rigor_sweep_works_where_sacct_is_missing(cluster, undisturbed, monkeypatch):
+    commands = cluster.place / "commands"
+    commands.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for command in Path(place).glob("*"):
+            if command.name != "sacct" and not (commands / command.name).exists():
+                (commands / command.name).symlink_to(command)
+    monkeypatch.setenv("PATH", str(commands))
+    assert shutil.which("sbatch")
+    assert not shutil.which("sacct")
+    cluster.submit("hydra.launcher.runs_per_gpu=2")
+    first, second = cluster.at_work()
+    os.kill(cluster.member(second), signal.SIGSTOP)  # it is not done before it is cancelled
+    os.kill(cluster.member(first), signal.SIGKILL)
+    cluster.slurm.until(lambda: "1 running, 1 lost of 2" in cluster.status())
+    assert "nothing to retry: 1 running, 1 lost" in cluster.sweep("retry").out  # its task goes on
+    assert cluster.sweep("cancel").out == f"cancelled: {cluster.jobs()[0]}\n"
+    os.kill(cluster.member(second), signal.SIGCONT)
+    cluster.slurm.settled()
+    shown = cluster.status()
+    assert "1 lost, 1 preempted of 2" in shown
+    assert "nobody works on 2 of them" in shown
+    logs = cluster.sweep("logs").out
+    assert f"==> {first / 'train.log'} (lost)" in logs
+    assert f"==> {second / 'train.log'} (preempted: stopped by SIGTERM)" in logs
+    assert f"{cluster.jobs()[0]}_0_log.out" in logs
+    cluster.retried()
+    same(runs(cluster.out), undisturbed)
+    assert "2 done of 2" in cluster.status()
 
 
 def test_a_launcher_killed_while_it_submits_leaves_nothing_unknown(cluster, undisturbed):
