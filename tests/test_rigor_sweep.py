@@ -221,6 +221,7 @@ def refuse_to_lock(descriptor, operation):
     raise OSError(errno.ENOSYS, "function not implemented")
 
 
+@pytest.mark.filterwarnings("ignore:this file system has no locks")
 def test_without_locks_a_sweep_is_worked_on_while_its_runs_say_so(unlocked, capsys):
     sweep.run(["status", str(unlocked)])
     shown = capsys.readouterr().out
@@ -231,6 +232,7 @@ def test_without_locks_a_sweep_is_worked_on_while_its_runs_say_so(unlocked, caps
     assert "nobody works on 2 of them" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:this file system has no locks")
 def test_without_locks_cancel_ends_no_process_that_may_be_anybodys(unlocked, monkeypatch):
     monkeypatch.setattr(os, "kill", lambda pid, number: pytest.fail("killed"))
     with pytest.raises(sweep.UserError, match=rf"no locks.*process {os.getpid()} still"):

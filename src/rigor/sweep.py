@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def status(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     """Show how far every run is."""
-    read = reader(manifest)
+    read = reader(directory, manifest)
 
     def moves(found: list[Standing]) -> bool:
         # what is queued moves where SLURM or a live process has it
@@ -110,7 +110,7 @@ def retry(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     """
     with sweep.claimed(directory):
         manifest = sweep.read_manifest(directory)  # as whoever worked on it last has left it
-        found = reader(manifest)()
+        found = reader(directory, manifest)()
         left = [i for i, one in enumerate(found) if one.state in RETRIED]
         if _on_slurm(manifest):
             there = witness.queue(manifest)
@@ -172,7 +172,7 @@ def cancel(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
 
 def logs(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     """Print the end of the log of one run, or of every run that went wrong."""
-    found = reader(manifest)()
+    found = reader(directory, manifest)()
     chosen = [found[i] for i in numbers] or [one for one in found if one.state in RETRIED[:3]]
     if not chosen:
         print(f"nothing went wrong: {board.totals(found)}")
@@ -185,9 +185,9 @@ def logs(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
             print(f"    SLURM's: {log}")
 
 
-def reader(manifest: Manifest) -> Callable[[], list[Standing]]:
+def reader(directory: Path, manifest: Manifest) -> Callable[[], list[Standing]]:
     """Return a function that reads where the runs stand."""
-    return witness.standings(manifest) if _on_slurm(manifest) else board.Watch(manifest.runs).read
+    return witness.standings(directory) if _on_slurm(manifest) else board.Watch(manifest.runs).read
 
 
 def _is_worked_on(directory: Path, found: Sequence[Standing]) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from rigor.launch import slurm, sweep
 from rigor.launch.board import Standing
 from rigor.launch.job import Job
-from rigor.launch.sweep import Manifest, SweepFailed
+from rigor.launch.sweep import SweepFailed
 from rigor.tracking.rundir import RunDirectory, config_hash
 
 
@@ -64,8 +64,9 @@ def watched(monkeypatch):
         def read():
             return [Standing(Path("run"), said, 0, 10, None, None, None, None, None)]
 
-        monkeypatch.setattr(slurm, "standings", lambda manifest: read)
+        monkeypatch.setattr(slurm, "standings", lambda directory: read)
         monkeypatch.setattr(slurm, "queue", lambda manifest: there)
+        monkeypatch.setattr(sweep, "read_manifest", lambda directory: None)
         monkeypatch.setattr(slurm.time, "sleep", look)
         monkeypatch.setattr(sweep, "summarise", lambda paths, directory: None)
         monkeypatch.setattr(slurm, "Display", lambda *given: nullcontext(Silent()))
@@ -79,9 +80,6 @@ class Silent:
         pass
 
 
-MANIFEST = Manifest([Path("run")], {"name": "slurm"}, [[]], ["x"])
-
-
 def test_a_sweep_is_waited_for_while_slurm_has_or_may_have_it(watched):
     looks = watched(
         ("running", {0: "RUNNING"}),
@@ -91,11 +89,11 @@ def test_a_sweep_is_waited_for_while_slurm_has_or_may_have_it(watched):
         ("running", {0: "RUNNING"}),
         ("done", {0: "COMPLETING"}),
     )
-    slurm.wait(Path("sweeps/x"), MANIFEST)
+    slurm.wait(Path("sweeps/x"))
     assert len(looks) == 5
 
 
 def test_a_sweep_that_nobody_has_any_more_is_not_waited_for(watched):
     watched(("preempted", {}))
     with pytest.raises(SweepFailed, match="1 of 1 runs failed"):
-        slurm.wait(Path("sweeps/x"), MANIFEST)
+        slurm.wait(Path("sweeps/x"))

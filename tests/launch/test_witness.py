@@ -6,6 +6,7 @@ import pytest
 from rigor.launch import witness
 from rigor.launch.board import Standing
 from rigor.launch.sweep import Manifest, Submission
+from rigor.tracking.rundir import RunDirectory
 
 
 @pytest.fixture
@@ -33,6 +34,20 @@ def test_the_newest_task_of_a_run_counts(manifest, monkeypatch):
     assert witness.queue(manifest)[0] == "PENDING"
     squeue(monkeypatch)
     assert witness.queue(manifest) == {}
+
+
+def test_what_is_submitted_while_somebody_looks_is_seen(manifest, monkeypatch, tmp_path):
+    manifest.runs = [tmp_path / path for path in manifest.runs]
+    for path in manifest.runs:
+        path.mkdir()
+        RunDirectory(path).write_status("queued")
+    manifest.write(tmp_path)
+    squeue(monkeypatch, "7|1|PENDING|x.0", "11|N/A|PENDING|x.2")
+    read = witness.standings(tmp_path)
+    assert [one.state for one in read()] == ["lost", "lost", "queued", "queued", "lost"]
+    manifest.submissions.append(Submission("x.2", "11", [[4]]))
+    manifest.write(tmp_path)
+    assert [one.state for one in read()] == ["lost", "lost", "queued", "queued", "queued"]
 
 
 def test_slurm_that_does_not_answer_knows_nothing(manifest, monkeypatch):

@@ -169,7 +169,7 @@ def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> Non
             print(f"{len(jobs) - len(numbers)} runs are done, running or were submitted before")
     print(f"how it goes: rigor-sweep status {directory}", flush=True)
     if cluster.wait:
-        wait(directory, manifest)
+        wait(directory)
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
@@ -182,20 +182,20 @@ def cluster_of(manifest: Manifest) -> Cluster:
     return Cluster(**{key: value for key, value in manifest.launcher.items() if key != "name"})
 
 
-def wait(directory: Path, manifest: Manifest) -> None:
+def wait(directory: Path) -> None:
     """Show a sweep until nothing of it waits or runs any more.
 
     Raises:
       SweepFailed: not every run is done.
     """
-    read = standings(manifest)
+    read = standings(directory)
     try:
         with Display(read, directory.name) as display:
-            while _goes_on(read(), queue(manifest)):
+            while _goes_on(read(), queue(sweep.read_manifest(directory))):
                 display.look()
                 time.sleep(_LOOK_EVERY)
     finally:
-        sweep.summarise(manifest.runs, directory)
+        sweep.summarise([one.path for one in read()], directory)
     ends: list[Exception | None] = [
         None if one.state == "done" else RunFailed(f"{one.state}: {one.error}; see {one.log}")
         for one in read()

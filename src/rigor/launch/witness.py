@@ -7,17 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from rigor.launch.board import Standing, Watch
-from rigor.launch.sweep import Manifest
+from rigor.launch.sweep import Manifest, read_manifest
 
 _AT_WORK = ("RUNNING", "COMPLETING")
 """SLURM's states of a task that has a node; one in any other state that is alive waits for one."""
 
 
-def standings(manifest: Manifest) -> Callable[[], list[Standing]]:
-    """Return a function that reads where the runs stand, by their files and by SLURM."""
-    watch = Watch(manifest.runs)
+def standings(directory: Path) -> Callable[[], list[Standing]]:
+    """Return a function that reads where a sweep's runs stand, by their files and by SLURM."""
+    watch = Watch([])
 
     def read() -> list[Standing]:
+        manifest = read_manifest(directory)  # a retry, meanwhile, submits more
+        watch.paths = manifest.runs
         there = queue(manifest)
         found = watch.read()
         return found if there is None else witnessed(found, there)
