@@ -1,7 +1,10 @@
 """Sweeps on several processes and `rigor-sweep`, by the real command line."""
 
 import csv
+import errno
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +14,8 @@ import pytest
 from cli import TINY, Done, environment, finish, refused, rigor_train, start, wait_for
 
 from rigor import sweep
+from rigor.launch import sweep as sweeps
+from rigor.tracking.lock import Lock
 from rigor.tracking.rundir import RunDirectory
 
 LOCAL = ("hydra/launcher=local", "hydra.launcher.n_jobs=2")
@@ -193,6 +198,45 @@ def test_a_launcher_without_a_sweep_and_odd_numbers_of_processes_are_refused(tmp
     done = rigor_train(*TINY, "-m", "hydra/launcher=locl", cwd=tmp_path)
     refused(done, "hydra/launcher=locl", "local")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def unlocked(tmp_path, monkeypatch):
+    """A local sweep of two runs, of which a process works on one, where there are no locks."""
+    runs = [RunDirectory(tmp_path / name) for name in ("a-s0-x", "a-s1-y")]
+    for run, state in zip(runs, ("running", "queued"), strict=True):
+        run.path.mkdir()
+        run.write_status(state, steps_total=10)
+    directory = tmp_path / "sweeps" / "name"
+    directory.mkdir(parents=True)
+    launcher = {"name": "local", "n_jobs": 1}
+    sweeps.Manifest([run.path for run in runs], launcher, [[], []], ["x", "y"]).write(directory)
+    monkeypatch.setattr(fcntl, "flock", refuse_to_lock)
+    for place in (directory, *(run.path for run in runs)):
+        Lock(place).acquire()
+    return directory
+
+
+def refuse_to_lock(descriptor, operation):
+    raise OSError(errno.ENOSYS, "function not implemented")
+
+
+@pytest.mark.filterwarnings("ignore:this file system has no locks")
+def test_without_locks_a_sweep_is_worked_on_while_its_runs_say_so(unlocked, capsys):
+    sweep.run(["status", str(unlocked)])
+    shown = capsys.readouterr().out
+    assert "1 running, 1 queued of 2" in shown
+    assert "nobody works" not in shown
+    RunDirectory(unlocked.parents[1] / "a-s0-x").write_status("preempted")
+    sweep.run(["status", str(unlocked)])
+    assert "nobody works on 2 of them" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:this file system has no locks")
+def test_without_locks_cancel_ends_no_process_that_may_be_anybodys(unlocked, monkeypatch):
+    monkeypatch.setattr(os, "kill", lambda pid, number: pytest.fail("killed"))
+    with pytest.raises(sweep.UserError, match=rf"no locks.*process {os.getpid()} still"):
+        sweep.run(["cancel", str(unlocked)])
 
 
 def test_the_help_names_the_commands(capsys):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rigor.errors import Stopped, UserError
-from rigor.launch import board, local, slurm, sweep
+from rigor.launch import board, local, slurm, sweep, witness
 from rigor.launch.board import Standing
 from rigor.launch.job import cwd_of
 from rigor.launch.sweep import Manifest, SweepFailed
@@ -82,20 +82,21 @@ def run(arguments: Sequence[str]) -> None:
 
 def status(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     """Show how far every run is."""
-    read = reader(manifest)
+    read = reader(directory, manifest)
 
     def moves(found: list[Standing]) -> bool:
         # what is queued moves where SLURM or a live process has it
-        has_queue = _on_slurm(manifest) or Lock(directory).is_held()
+        has_queue = _on_slurm(manifest) or _is_worked_on(directory, found)
         return any(one.state == "running" or (has_queue and one.state == "queued") for one in found)
 
     board.show(read, directory.name, moves)
-    left = [one for one in read() if one.state in RETRIED]
+    found = read()
+    left = [one for one in found if one.state in RETRIED]
     if _on_slurm(manifest):
-        if slurm.queue(manifest) is None:
+        if witness.queue(manifest) is None:
             print("SLURM does not answer: what is queued may be lost")
         left = [one for one in left if one.state != "queued"]
-    elif Lock(directory).is_held():
+    elif _is_worked_on(directory, found):
         left = []
     if left:
         print(f"nobody works on {len(left)} of them: rigor-sweep retry {directory}")
@@ -108,10 +109,11 @@ def retry(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
       UserError: somebody works on the sweep. SweepFailed: some failed again.
     """
     with sweep.claimed(directory):
-        found = reader(manifest)()
+        manifest = sweep.read_manifest(directory)  # as whoever worked on it last has left it
+        found = reader(directory, manifest)()
         left = [i for i, one in enumerate(found) if one.state in RETRIED]
         if _on_slurm(manifest):
-            there = slurm.queue(manifest)
+            there = witness.queue(manifest)
             if there is None:
                 raise UserError("squeue does not answer; is the cluster up?")
             left = [i for i in left if i not in there]
@@ -141,7 +143,7 @@ def cancel(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
       UserError: what is to be stopped runs on another machine, or nothing runs.
     """
     if _on_slurm(manifest):
-        jobs = slurm.cancel(manifest, numbers or range(len(manifest.runs)))
+        jobs = witness.cancel(manifest, numbers or range(len(manifest.runs)))
         if not jobs:
             raise UserError(f"{directory}: SLURM has no task of it")
         print(f"cancelled: {', '.join(jobs)}")
@@ -149,18 +151,28 @@ def cancel(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     # the process that works on the sweep passes it on
     place = manifest.runs[numbers[0]] if numbers else directory
     lock = Lock(place)
-    if not lock.is_held():
+    held = lock.is_held()
+    if held is False:
         raise UserError(f"{place}: no process runs there")
     pid, host = lock.holder()
     if host != socket.gethostname():
         raise UserError(f"{place}: runs on {host}; cancel it there")
-    os.kill(pid, signal.SIGTERM)
+    if held is None:  # the number may be another process's by now
+        raise UserError(
+            f"{place}: this file system has no locks, so nobody knows whether process {pid} still "
+            f"runs there; if it does, kill {pid}"
+        )
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        raise UserError(f"{place}: process {pid} cannot be told to end ({reason})") from error
     print(f"told process {pid} to save and end")
 
 
 def logs(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     """Print the end of the log of one run, or of every run that went wrong."""
-    found = reader(manifest)()
+    found = reader(directory, manifest)()
     chosen = [found[i] for i in numbers] or [one for one in found if one.state in RETRIED[:3]]
     if not chosen:
         print(f"nothing went wrong: {board.totals(found)}")
@@ -169,13 +181,19 @@ def logs(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
         if one.log.exists():
             lines = one.log.read_text(errors="replace").splitlines()
             print("\n".join(lines[-_LAST_LINES:]))
-        for log in slurm.logs(directory, manifest, manifest.runs.index(one.path)):
+        for log in witness.logs(directory, manifest, manifest.runs.index(one.path)):
             print(f"    SLURM's: {log}")
 
 
-def reader(manifest: Manifest) -> Callable[[], list[Standing]]:
+def reader(directory: Path, manifest: Manifest) -> Callable[[], list[Standing]]:
     """Return a function that reads where the runs stand."""
-    return slurm.standings(manifest) if _on_slurm(manifest) else board.Watch(manifest.runs).read
+    return witness.standings(directory) if _on_slurm(manifest) else board.Watch(manifest.runs).read
+
+
+def _is_worked_on(directory: Path, found: Sequence[Standing]) -> bool:
+    """Tell whether a process works on a sweep: by its lock, or else by its runs."""
+    held = Lock(directory).is_held()
+    return any(one.state == "running" for one in found) if held is None else held
 
 
 def _on_slurm(manifest: Manifest) -> bool:

@@ -53,6 +53,31 @@ def test_jobs_are_what_hydra_composes(composer):
     assert found == [by_hydra(composer, one) for one in SWEEP]
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["seed=1", "++seed=2"],
+        ["++seed=2", "seed=1"],
+        ["seed=1", "seed=2"],
+        ["train.steps=70", "train={steps:80}"],
+        ["train={steps:80}", "train.steps=70"],
+        ["risk=cvar", "risk.tau=0.2", "risk={tau:0.3}"],
+        ["risk.tau=0.2", "risk={tau:0.3}", "risk=cvar"],
+        ["network.hidden=[7]", "network.hidden=[8]"],
+        ["env=gymnasium", "env.id=CartPole-v1", "+env.kwargs.x=1", "env.kwargs.x=2"],
+        ["+env.kwargs={x:1}", "env.kwargs.x=2", "env=gymnasium", "env.id=CartPole-v1"],
+    ],
+)
+def test_of_two_values_for_one_key_the_later_counts(composer, overrides):
+    full = ["env=cartpole", *overrides]
+    assert composer.jobs([full])[0].plain == by_hydra(composer, full).plain
+
+
+def test_a_choice_and_its_values_are_composed_once(composer):
+    composer.jobs([["env=cartpole", "risk=cvar", f"risk.tau={tau}"] for tau in (0.1, 0.2, 0.3)])
+    assert len(composer._composed) == 1
+
+
 def test_jobs_that_are_shared_out_among_processes_come_in_order(composer, monkeypatch):
     monkeypatch.setattr(compose, "_SHARED_OUT", 0)
     monkeypatch.setattr(compose, "cores", lambda: 2)

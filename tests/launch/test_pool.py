@@ -9,7 +9,8 @@ from cli import TINY, choices, composed, environment, wait_for
 from rigor.errors import RunFailed, Stopped, UserError
 from rigor.launch import pool
 from rigor.launch.job import job, leave
-from rigor.tracking.rundir import RunDirectory
+from rigor.launch.worker import PARENT
+from rigor.tracking.rundir import RunDirectory, config_hash
 
 
 def queued(out, *overrides):
@@ -23,7 +24,7 @@ def queued(out, *overrides):
 def worker(path, **options):
     return subprocess.run(
         [sys.executable, "-m", "rigor.launch.worker", str(path)],
-        env=environment(),
+        env=options.pop("env", None) or environment(),
         capture_output=True,
         text=True,
         timeout=300,
@@ -45,12 +46,10 @@ def test_a_worker_runs_what_lies_in_its_directory_and_skips_what_is_done(tmp_pat
     assert (path / "status.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.slow
 def test_a_worker_refuses_what_another_process_runs(tmp_path):
-    path = queued(tmp_path)
-    config = RunDirectory(path).config()
-    from rigor.tracking.rundir import config_hash
-
+    path = tmp_path / "run"
+    config = {"seed": 0}
+    # started alone: no sweep has queued it
     with RunDirectory.open(path, config, config_hash(config)) as run:
         run.write_status("running")
         done = worker(path)
@@ -98,6 +97,26 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path):
     left.wait()
     assert run.status()["state"] == "preempted"
     assert "SIGTERM" in run.status()["error"]
+
+
+def test_a_worker_does_not_begin_when_the_process_that_started_it_has_died(tmp_path):
+    path = queued(tmp_path)
+    before = (path / "status.json").read_bytes()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    done = worker(path, env=environment(**{PARENT: str(gone.pid)}))
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+    assert (path / "status.json").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_module_of_the_users_hides_none_of_pythons(tmp_path, monkeypatch):
+    for name in ("queue", "random", "rigor", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('the wrong one')\n")
+    monkeypatch.chdir(tmp_path)
+    member = pool.start(queued(tmp_path, "train.steps=50"))
+    member.process.wait(timeout=300)
+    assert pool.verdict(member) is None, RunDirectory(member.path).log_path.read_text()
 
 
 FAKE = """

@@ -72,6 +72,21 @@ def test_what_was_submitted_before_stays_in_the_manifest(jobs):
     assert sweep.read_manifest(directory) == again
 
 
+def test_the_same_sweep_in_another_order_keeps_its_tasks(jobs):
+    directory = written(jobs)
+    manifest = sweep.read_manifest(directory)
+    manifest.submissions.append(sweep.Submission("some.0", "17", [[0, 2], [1]]))
+    manifest.write(directory)
+    turned = [jobs[1], jobs[2], jobs[0]]
+    assert sweep.sweep_directory(turned) == directory
+    again = sweep.new_manifest(turned, overrides(turned), LOCAL, directory)
+    assert again.submissions == [sweep.Submission("some.0", "17", [[2, 1], [0]])]
+    assert sweep.read_manifest(directory) == again
+    # a run that is no member any more leaves its task, and no other task another number
+    fewer = sweep.new_manifest([jobs[1]], [[]], LOCAL, directory)
+    assert fewer.submissions == [sweep.Submission("some.0", "17", [[], [0]])]
+
+
 def test_another_directory_is_no_sweep(tmp_path):
     for text in (None, "{", "[]", '{"hashes": []}'):
         if text is not None:

@@ -43,7 +43,7 @@ def chaos(slurm: Slurm, place: Path, n_runs: int, n_strikes: int, seed: int) -> 
     packed = ("hydra/launcher=slurm", "hydra.launcher.runs_per_gpu=2", "out=struck")
     assert rigor_train(*command, *packed, cwd=place, env=env).code == 0
     (directory,) = (place / "struck" / "sweeps").iterdir()
-    strikes, hurried = 0, set[str]()
+    strikes, hurried = 0, set[tuple[str, str]]()
     while time.monotonic() < began + PATIENCE:
         running = [run for run in runs(place / "struck") if saved(run)]
         if running and strikes < n_strikes:

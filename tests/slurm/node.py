@@ -56,26 +56,32 @@ class Slurm:
 
     def settled(self, seconds: float = 180) -> None:
         """Wait until no task is left; a requeued one, which waits two minutes, starts soon."""
-        hurried: set[str] = set()
+        hurried: set[tuple[str, str]] = set()
         self.until(lambda: not self.hurry_all(hurried), seconds)
 
-    def hurry_all(self, hurried: set[str]) -> dict[str, str]:
-        """Hurry the tasks that wait and have not been hurried yet; return every task's state."""
-        left = self.jobs()
-        waiting = {job for job, state in left.items() if state == "PENDING"}
-        for job in waiting - hurried:
-            self.hurry(job)
-        hurried.intersection_update(waiting)  # what runs may be requeued once more
-        hurried.update(waiting)
-        return left
+    def hurry_all(self, hurried: set[tuple[str, str]]) -> list[str]:
+        """Hurry every task that waits, once each time that it was requeued; return all tasks.
 
-    def hurry(self, job: str) -> None:
-        """Let a requeued task start in two seconds.
+        Not by what it looked like before: between two looks a task can start and be requeued.
+
+        Args:
+          hurried: the tasks that were, with how often they had been requeued; it grows.
+        """
+        asked = "--Format=JobArrayID:32,State:16,RestartCnt:16"
+        lines = self.ask("squeue", "--noheader", "--array", asked).splitlines()
+        for job, state, restarts in map(str.split, lines):
+            if state == "PENDING" and (job, restarts) not in hurried and self.hurry(job):
+                hurried.add((job, restarts))
+        return lines
+
+    def hurry(self, job: str) -> bool:
+        """Let a requeued task start in two seconds; tell whether SLURM has agreed.
 
         Not at once: SLURM revokes the credentials of what it requeues for that second, and ends a
         task for good that starts with revoked ones.
         """
-        self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+2", check=False)
+        told = ["scontrol", "update", f"JobId={job}", "StartTime=now+2"]
+        return subprocess.run(told, env=os.environ | self.env, capture_output=True).returncode == 0
 
 
 def _free_port() -> int:

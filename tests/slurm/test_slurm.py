@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,7 +75,8 @@ class Cluster:
 
     def sweep(self, name: str, *more: str) -> Done:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rigor.sweep", name, str(self.directory), *more],
+            # -P, as the command itself: it does not look into the working directory first
+            [sys.executable, "-P", "-m", "rigor.sweep", name, str(self.directory), *more],
             cwd=self.place,
             env=environment(**self.slurm.env),
             stdout=subprocess.PIPE,
@@ -217,6 +219,7 @@ gymnasium.register("Fragile-v0", entry_point=Fragile, max_episode_steps=20)
 
 def test_six_runs_share_two_tasks_and_one_fails_alone(cluster):
     (cluster.place / "mine.py").write_text(FRAGILE)
+    (cluster.place / "queue.py").write_text("raise ImportError('not the one of Python')")
     cluster.submit(
         *("env=gymnasium", "env.id=mine:Fragile-v0", "train.steps=100", "out=out"),
         "+env.kwargs.at=20,1001,1002,1003,1004,1005",
@@ -261,7 +264,8 @@ def test_a_signal_makes_a_run_save_and_its_task_go_on_later(cluster, undisturbed
 def test_preemption_by_a_better_partition_is_survived(cluster, undisturbed):
     cluster.submit("hydra.launcher.partition=spare", "hydra.launcher.runs_per_gpu=2")
     cluster.at_work()
-    other = cluster.slurm.ask("sbatch", "--parsable", "--cpus-per-task=8", "--wrap=sleep 300")
+    quiet = ("--output=/dev/null", "--cpus-per-task=8")
+    other = cluster.slurm.ask("sbatch", "--parsable", *quiet, "--wrap=sleep 300")
     requeued_by = cluster.slurm.until(lambda: cluster.slurm.jobs().get(other.strip()) == "RUNNING")
     assert requeued_by
     assert states(cluster.out) == ["preempted"] * 2
@@ -374,6 +378,37 @@ def test_a_killed_task_is_told_and_a_retry_finishes_it(cluster, undisturbed):
     assert "nobody works on 2 of them" in cluster.status()
     cluster.retried()
     same(runs(cluster.out), undisturbed)
+
+
+def test_all_of_rigor_sweep_works_where_sacct_is_missing(cluster, undisturbed, monkeypatch):
+    commands = cluster.place / "commands"
+    commands.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for command in Path(place).glob("*"):
+            if command.name != "sacct" and not (commands / command.name).exists():
+                (commands / command.name).symlink_to(command)
+    monkeypatch.setenv("PATH", str(commands))
+    assert shutil.which("sbatch")
+    assert not shutil.which("sacct")
+    cluster.submit("hydra.launcher.runs_per_gpu=2")
+    first, second = cluster.at_work()
+    os.kill(cluster.member(second), signal.SIGSTOP)  # it is not done before it is cancelled
+    os.kill(cluster.member(first), signal.SIGKILL)
+    cluster.slurm.until(lambda: "1 running, 1 lost of 2" in cluster.status())
+    assert "nothing to retry: 1 running, 1 lost" in cluster.sweep("retry").out  # its task goes on
+    assert cluster.sweep("cancel").out == f"cancelled: {cluster.jobs()[0]}\n"
+    os.kill(cluster.member(second), signal.SIGCONT)
+    cluster.slurm.settled()
+    shown = cluster.status()
+    assert "1 lost, 1 preempted of 2" in shown
+    assert "nobody works on 2 of them" in shown
+    logs = cluster.sweep("logs").out
+    assert f"==> {first / 'train.log'} (lost)" in logs
+    assert f"==> {second / 'train.log'} (preempted: stopped by SIGTERM)" in logs
+    assert f"{cluster.jobs()[0]}_0_log.out" in logs
+    cluster.retried()
+    same(runs(cluster.out), undisturbed)
+    assert "2 done of 2" in cluster.status()
 
 
 def test_a_launcher_killed_while_it_submits_leaves_nothing_unknown(cluster, undisturbed):

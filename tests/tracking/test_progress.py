@@ -180,3 +180,19 @@ def test_a_heartbeat_comes_after_a_second_and_then_every_ten(tmp_path, clock):
             clock.now += 0.5
     # 20 steps/s from step 100 on
     assert beats == [(120, 20.0, 44.0), (320, 20.0, 34.0)]
+
+
+def test_a_run_that_makes_no_step_for_long_is_alive(tmp_path, clock, capsys):
+    beats = []
+    progress = Progress(
+        1000, "x", tmp_path / "log", True, 0, beat=lambda step, *rest: beats.append(step)
+    )
+    with progress:
+        progress.update(500, {})
+        said = capsys.readouterr().out
+        for _ in range(600):  # a game is evaluated, of 300 s
+            clock.now += 0.5
+            progress.alive()
+        assert capsys.readouterr().out == ""
+    assert beats == [500] * 30
+    assert "500/1,000 steps" in said

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rigor.errors import UserError
+from rigor.tracking.lock import Lock
 from rigor.tracking.rundir import SILENT, RunDirectory, config_hash
 
 CONFIG = {"seed": 0, "out": "runs", "train": {"steps": 100, "lr": 1e-3}}
@@ -178,6 +179,21 @@ def test_a_run_elsewhere_is_lost_once_it_has_been_silent(tmp_path):
         status = run.status() | {"host": "elsewhere", "updated": updated.isoformat()}
         (tmp_path / "status.json").write_text(json.dumps(status))
         assert run.state() == state
+
+
+def test_where_locks_cannot_tell_a_run_is_lost_once_it_has_been_silent(tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path)
+    run.write_status("running")
+    monkeypatch.setattr(Lock, "is_held", lambda self: None)
+    assert run.is_locked() is None
+    for seconds, state in ((SILENT - 60, "running"), (SILENT + 60, "lost")):
+        updated = datetime.now(UTC) - timedelta(seconds=seconds)
+        (tmp_path / "status.json").write_text(
+            json.dumps(run.status() | {"updated": updated.isoformat()})
+        )
+        assert run.state() == state
+    run.write_status("preempted")
+    assert run.state() == "preempted"
 
 
 def test_a_run_that_holds_its_lock_is_never_lost(tmp_path):

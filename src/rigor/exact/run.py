@@ -49,7 +49,7 @@ def work(
     began = time.perf_counter()
     solve = backward_induction if isinstance(config.agent, BackwardInduction) else infinite_horizon
     with MetricsFile(run.metrics_path, COLUMNS).open(-1) as metrics:
-        with Working(job.label, run.log_path) as working:
+        with Working(job.label, run.log_path, lambda: run.write_status("running")) as working:
             for note in warnings(config):
                 working.note(note)
             solved = solve(config, working)

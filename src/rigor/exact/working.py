@@ -1,6 +1,8 @@
 """What the console shows while an exact solver works: how many initial stocks it has solved for."""
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,6 +12,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rigor.tracking.disk import append_text
+from rigor.tracking.progress import BEAT_EVERY
 
 
 class Working:
@@ -18,9 +21,10 @@ class Working:
     A solver calls it after every batch of initial stocks.
     """
 
-    def __init__(self, label: str, log_path: Path) -> None:
-        """Take the run's name and its `train.log`."""
-        self._log = log_path
+    def __init__(self, label: str, log_path: Path, beat: Callable[[], None]) -> None:
+        """Take the run's name, its `train.log`, and what shows others that it is alive."""
+        self._log, self._beat = log_path, beat
+        self._next_beat = time.monotonic() + BEAT_EVERY
         self._console = Console(highlight=False, soft_wrap=True)
         columns = (
             SpinnerColumn(),
@@ -50,6 +54,9 @@ class Working:
     def __call__(self, stocks: int) -> None:
         """Count initial stocks that have been solved for since the last call."""
         self._line.advance(self._task, stocks)
+        if (now := time.monotonic()) >= self._next_beat:
+            self._next_beat = now + BEAT_EVERY
+            self._beat()
 
     def note(self, text: str) -> None:
         """Say something on the console and in the log."""

@@ -25,6 +25,7 @@ _DRAW_EVERY = 1.0  # seconds between two pictures
 _LINE_EVERY = 60.0  # seconds between two plain lines of totals
 _NAMED = 8  # failures that are named on a screen; a pipe gets all
 _ANY = 10_000  # columns of a pipe: no line is cut
+_GPU_WIDTH = 10  # characters: its number and what it is, such as `1 H100 80…`
 _ROOM = 7  # lines of a screen beside its rows: title, totals, heads, two ends, the prompt
 
 
@@ -33,7 +34,8 @@ class Standing:
     """Where one run stands.
 
     step, steps_total: agent steps, of which total may be unknown. rate: agent steps/s of the last
-    minute. seconds_left: of the run. error: of a failed or preempted one. log: its `train.log`.
+    minute. seconds_left: of the run. host, gpu: where it runs; gpu is None on a CPU.
+    error: of a failed or preempted one. log: its `train.log`.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class Standing:
     rate: float | None
     seconds_left: float | None
     host: str | None
+    gpu: str | None
     error: str | None
 
     @property
@@ -64,6 +67,7 @@ def standing(path: Path) -> Standing:
         known.get("steps_per_second"),
         known.get("seconds_left"),
         status.get("host"),
+        known.get("gpu"),
         status.get("error"),
     )
 
@@ -140,24 +144,31 @@ def board(
 
 
 def _active(pairs: Sequence[tuple[str, Standing]], width: int) -> "Table":
-    """Return the table of running runs, with a bar where there is room for one."""
+    """Return the table of running runs, with a bar where there is room for one beside a GPU."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
     table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), expand=False)
-    bars = width >= 70
-    table.add_column("run", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 58))
+    gpus = any(one.gpu for _, one in pairs)
+    taken = 49 + (_GPU_WIDTH + 2) * gpus  # by all other columns, at their widest
+    longest = min(12, max(len(name) for name, _ in pairs))
+    bars = width >= taken + 16 + longest
+    room = max(12, width - taken - 16 * bars)
+    table.add_column("run", no_wrap=True, overflow="ellipsis", max_width=room)
     if bars:
         table.add_column("", width=14)
     for name in ("steps", "steps/s", "eta"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("host", no_wrap=True, overflow="ellipsis", max_width=14)
+    if gpus:
+        table.add_column("gpu", no_wrap=True, overflow="ellipsis", max_width=_GPU_WIDTH)
     for name, one in pairs:
         total = one.steps_total or 0
         bar = [ProgressBar(total=max(total, 1), completed=one.step, width=14)] if bars else []
         rate = "-" if not one.rate else short(one.rate)
         steps = f"{short(one.step)}/{short(total)}"
-        table.add_row(name, *bar, steps, rate, clock(one.seconds_left), one.host or "-")
+        place = [one.host or "-"] + [one.gpu or "-"] * gpus
+        table.add_row(name, *bar, steps, rate, clock(one.seconds_left), *place)
     return table
 
 

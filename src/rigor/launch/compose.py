@@ -8,6 +8,7 @@ among processes.
 
 import copy
 import gc
+import itertools
 import multiprocessing
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -94,6 +95,8 @@ class Composer:
 
     def _compose(self, overrides: list[str]) -> DictConfig:
         """Return what Hydra would compose."""
+        if self._order_counts(overrides):
+            return self._by_hydra(overrides)
         rest = self._choices(overrides)
         try:
             if rest not in self._composed:
@@ -115,6 +118,24 @@ class Composer:
         """Return the overrides that are more than plain values; Hydra composes each set once."""
         return tuple(one for one in overrides if not self._is_value(self._parse(one)))
 
+    def _order_counts(self, overrides: list[str]) -> bool:
+        """Tell whether two overrides set one value, or one of them a part of the other's.
+
+        Options of groups are no values: they are composed first, wherever they stand.
+        """
+        parsed = [self._parse(one) for one in overrides]
+        keys = [
+            one.key_or_group
+            for one in parsed
+            if not self._is_group(one.key_or_group) or isinstance(one.value(), dict)
+        ]
+        return any(f"{b}.".startswith(f"{a}.") for a, b in itertools.permutations(keys, 2))
+
+    def _is_group(self, key: str) -> bool:
+        if key not in self._groups:
+            self._groups[key] = bool(self._loader.get_group_options(key))
+        return self._groups[key]
+
     def _parse(self, override: str) -> Override:
         if override not in self._parsed:
             self._parsed[override] = self._parser.parse_override(override)
@@ -122,14 +143,11 @@ class Composer:
 
     def _is_value(self, one: Override) -> bool:
         """Tell whether an override sets a plain value: it adds nothing, and names no group."""
-        key = one.key_or_group
         if one.package is not None or one.is_add() or one.is_delete() or one.is_force_add():
             return False
-        if key not in self._groups:
-            self._groups[key] = bool(self._loader.get_group_options(key))
         value = one.value()
         plain = value is None or isinstance(value, bool | int | float | str)
-        return plain and not self._groups[key] and "${" not in str(value)
+        return plain and not self._is_group(one.key_or_group) and "${" not in str(value)
 
 
 class _Remembering(ConfigRepository):

@@ -17,8 +17,12 @@ def launch(jobs: list[Job], overrides: list[list[str]], n_jobs: int | None) -> N
       Stopped: a signal came; every worker has ended. SweepFailed: some runs failed.
     """
     with sweep.at_work(jobs, overrides, {"name": "local", "n_jobs": n_jobs}) as directory:
-        ended = run_here(directory.name, [one.path for one in jobs], n_jobs)
-    sweep.raise_failures(ended)
+        # what is done may have been run alone, and then lacks what a worker reads
+        left = [one.path for one in jobs if not RunDirectory(one.path).is_done(one.steps)]
+        if n_done := len(jobs) - len(left):
+            print(f"{n_done} of {len(jobs)} runs are done, skipped", flush=True)
+        ended = run_here(directory.name, left, n_jobs)
+    sweep.raise_failures([None] * n_done + ended)
 
 
 def run_here(name: str, paths: Sequence[Path], n_jobs: int | None) -> list[Exception | None]:

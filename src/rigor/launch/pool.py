@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from rigor.errors import RunFailed, Stopped, UserError
-from rigor.launch.worker import SAYS
+from rigor.launch.worker import PARENT, SAYS
 from rigor.tracking.rundir import RunDirectory
 
 INTERACTIVE = (signal.SIGINT, signal.SIGTERM)
@@ -109,12 +109,13 @@ def start(path: Path, slot: int = 0, gpus: Sequence[str] = ()) -> Member:
     Of several GPUs it sees one, by its slot in turn.
     """
     log = RunDirectory(path).log_path
-    environment = dict(os.environ)
+    environment = os.environ | {PARENT: str(os.getpid())}
     if len(gpus) > 1:
         environment["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
     with open(log, "ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rigor.launch.worker", str(path)],
+            # -P: a user's queue.py lies where the command was typed, and would come first
+            [sys.executable, "-P", "-m", "rigor.launch.worker", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # its progress, which the log has too
             stderr=errors,

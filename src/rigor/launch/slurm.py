@@ -1,12 +1,14 @@
-"""A sweep on a SLURM cluster: arrays submitted by submitit, and what SLURM knows of them."""
+"""A sweep on a SLURM cluster: arrays submitted by submitit, or shown before they are."""
 
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from rigor.errors import RunFailed, UserError
 from rigor.launch import sweep
-from rigor.launch.board import Display, Standing, Watch
+from rigor.launch.board import Display, Standing
 from rigor.launch.job import Job
 from rigor.launch.sweep import Manifest, Submission
 from rigor.launch.task import run_task
+from rigor.launch.witness import queue, standings
 from rigor.tracking.rundir import RunDirectory
 
 if TYPE_CHECKING:
@@ -151,7 +154,12 @@ def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> Non
         there = queue(manifest)
         if there is None:
             raise UserError("hydra/launcher=slurm: squeue does not answer; is the cluster up?")
-        left = [one for i, one in enumerate(jobs) if i not in there]
+        # one that runs elsewhere may hold no lock that reaches here
+        left = [
+            one
+            for i, one in enumerate(jobs)
+            if i not in there and RunDirectory(one.path).state() != "running"
+        ]
         sweep.queue(left, directory.name)
         states = {one.path: RunDirectory(one.path).state() for one in left}
         numbers = [i for i, one in enumerate(jobs) if states.get(one.path) == "queued"]
@@ -161,7 +169,7 @@ def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> Non
             print(f"{len(jobs) - len(numbers)} runs are done, running or were submitted before")
     print(f"how it goes: rigor-sweep status {directory}", flush=True)
     if cluster.wait:
-        wait(directory, manifest)
+        wait(directory)
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
@@ -174,20 +182,20 @@ def cluster_of(manifest: Manifest) -> Cluster:
     return Cluster(**{key: value for key, value in manifest.launcher.items() if key != "name"})
 
 
-def wait(directory: Path, manifest: Manifest) -> None:
+def wait(directory: Path) -> None:
     """Show a sweep until nothing of it waits or runs any more.
 
     Raises:
       SweepFailed: not every run is done.
     """
-    read = standings(manifest)
+    read = standings(directory)
     try:
         with Display(read, directory.name) as display:
-            while any(one.state in ("queued", "running") for one in read()):
+            while _goes_on(read(), queue(sweep.read_manifest(directory))):
                 display.look()
                 time.sleep(_LOOK_EVERY)
     finally:
-        sweep.summarise(manifest.runs, directory)
+        sweep.summarise([one.path for one in read()], directory)
     ends: list[Exception | None] = [
         None if one.state == "done" else RunFailed(f"{one.state}: {one.error}; see {one.log}")
         for one in read()
@@ -195,16 +203,14 @@ def wait(directory: Path, manifest: Manifest) -> None:
     sweep.raise_failures(ends)
 
 
-def standings(manifest: Manifest) -> Callable[[], list[Standing]]:
-    """Return a function that reads where the runs stand, by their files and by SLURM."""
-    watch = Watch(manifest.runs)
+def _goes_on(found: Sequence[Standing], there: dict[int, str] | None) -> bool:
+    """Tell whether a sweep may still move, by its files and by its tasks in SLURM, if it answers.
 
-    def read() -> list[Standing]:
-        there = queue(manifest)
-        found = watch.read()
-        return found if there is None else witnessed(found, there)
-
-    return read
+    SLURM finds out minutes later that a node has died, and only then requeues what is lost.
+    """
+    if all(one.state == "done" for one in found):
+        return False
+    return there is None or bool(there) or any(one.state == "running" for one in found)
 
 
 def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
@@ -233,77 +239,6 @@ def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
         f"steps/s a run ({source}); nothing was submitted",
     ]
     return "\n".join(lines)
-
-
-def queue(manifest: Manifest) -> dict[int, str] | None:
-    """Return the state that SLURM gives the task of each run that it still has.
-
-    None when SLURM does not answer. Of a run that was submitted twice the newest counts.
-    """
-    asked = ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%F|%K|%T|%j"]
-    try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    tasks: dict[tuple[str, int], str] = {}
-    for line in done.stdout.splitlines():
-        job, index, state, name = line.split("|", 3)
-        number = int(index) if index.isdigit() else 0  # a single task is no array
-        for key in (job, name):
-            tasks[key, number] = state
-    states: dict[int, str] = {}
-    for entry in manifest.submissions:
-        for number, members in enumerate(entry.tasks):
-            if found := tasks.get((entry.job or entry.name, number)):
-                states |= dict.fromkeys(members, found)
-    return states
-
-
-def witnessed(standings: Sequence[Standing], slurm: dict[int, str]) -> list[Standing]:
-    """Return standings with SLURM as the second witness of what the runs' files say.
-
-    A run whose task waits is queued, whatever became of its last process; one that is queued by its
-    own word only is lost.
-    """
-    found = []
-    for number, one in enumerate(standings):
-        state = slurm.get(number)
-        waits = state is not None and state not in ("RUNNING", "COMPLETING")
-        if waits and one.state in ("preempted", "lost", "running"):
-            one = replace(one, state="queued", error=None)
-        elif state is None and one.state == "queued":
-            one = replace(one, state="lost", error="SLURM does not know it any more")
-        found.append(one)
-    return found
-
-
-def cancel(manifest: Manifest, numbers: Sequence[int]) -> list[str]:
-    """Cancel the tasks of some runs, and return the jobs that were told to end."""
-    jobs = task_ids(manifest, numbers, queue(manifest) or {})
-    if jobs:
-        subprocess.run(["scancel", *jobs], check=True)
-    return jobs
-
-
-def task_ids(manifest: Manifest, numbers: Sequence[int], alive: dict[int, str]) -> list[str]:
-    """Return how SLURM calls the tasks, that it still has, of some runs."""
-    found = []
-    for entry in manifest.submissions:
-        for index, members in enumerate(entry.tasks):
-            if entry.job and set(members) & set(numbers) & set(alive):
-                found.append(f"{entry.job}_{index}" if len(entry.tasks) > 1 else entry.job)
-    return found
-
-
-def logs(directory: Path, manifest: Manifest, number: int) -> list[Path]:
-    """Return what SLURM's tasks of a run have printed, oldest first."""
-    found: list[Path] = []
-    for entry in manifest.submissions:
-        for index, members in enumerate(entry.tasks):
-            if entry.job and number in members:
-                task = f"{entry.job}_{index}" if len(entry.tasks) > 1 else entry.job
-                found += sorted((directory / "slurm").glob(f"{task}_*_log.*"))
-    return found
 
 
 def max_array_size() -> int:
@@ -339,7 +274,9 @@ def _executor(directory: Path, cluster: Cluster, name: str, n_tasks: int) -> "Sl
     """Return submitit's executor, with everything that sbatch is told."""
     from submitit import SlurmExecutor
 
-    executor = SlurmExecutor(folder=directory / "slurm")
+    # -P: as for our own workers, no module of the user's comes before Python's
+    python = f"{shlex.quote(sys.executable)} -P"
+    executor = SlurmExecutor(folder=directory / "slurm", python=python)
     options = asdict(cluster)
     asked = {
         key: options[key]

@@ -4,8 +4,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +88,30 @@ def new_manifest(
     jobs: list[Job], overrides: list[list[str]], launcher: dict[str, Any], directory: Path
 ) -> Manifest:
     """Write which runs belong to a sweep, and what launches it; earlier submissions stay."""
-    try:
-        before = read_manifest(directory).submissions
-    except UserError:
-        before = []
     paths, hashes = [one.path for one in jobs], [one.digest for one in jobs]
-    manifest = Manifest(paths, launcher, overrides, hashes, before)
+    manifest = Manifest(paths, launcher, overrides, hashes)
+    with suppress(UserError):
+        manifest.submissions = _renumbered(read_manifest(directory), hashes)
     manifest.write(directory)
     return manifest
+
+
+def _renumbered(before: Manifest, hashes: list[str]) -> list[Submission]:
+    """Return a manifest's submissions by the places of runs in another order of their hashes.
+
+    A run that has no place any more leaves its task, which keeps its own number in SLURM's array.
+    """
+    place = {digest: number for number, digest in enumerate(hashes)}
+    return [
+        replace(
+            entry,
+            tasks=[
+                [place[before.hashes[i]] for i in task if before.hashes[i] in place]
+                for task in entry.tasks
+            ],
+        )
+        for entry in before.submissions
+    ]
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -165,7 +181,7 @@ def queue(jobs: list[Job], sweep: str) -> None:
     """
     for one in jobs:
         run = RunDirectory(one.path)
-        if not run.is_done(one.steps) and not run.is_locked():
+        if not run.is_done(one.steps) and run.is_locked() is not True:
             leave(one, sweep)
 
 

@@ -28,7 +28,8 @@ def run_task(paths: Sequence[str]) -> None:
     """
     runs = [RunDirectory(path) for path in paths]
     # what failed before this task was requeued stays failed; a retry queues it again
-    left = [run for run in runs if run.state() not in ("done", "failed") and not run.is_locked()]
+    ended = ("done", "failed")
+    left = [run for run in runs if run.state() not in ended and run.is_locked() is not True]
     for run in left:
         run.write_status("queued")
     try:

@@ -3,8 +3,9 @@
 What launches runs elsewhere than in its own process starts this. Exit codes are those of
 `rigor-train`: 0 done, 2 the user's mistake, 1 ours, 128 + the signal that stopped it. A run that is
 done is skipped, and one that a live process runs is refused. The worker is asked to stop when the
-process that started it dies. It hears of one stop from several sides, so no number of signals makes
-it end before it has saved; whoever cannot wait kills it.
+process that started it dies, and does not begin when that has happened already. It hears of one
+stop from several sides, so no number of signals makes it end before it has saved; whoever cannot
+wait kills it.
 """
 
 import ctypes
@@ -18,6 +19,9 @@ from rigor.launch.process import one_thread
 SAYS = "rigor-worker: "
 """How the line begins that says why a worker ended with a code that is not 0."""
 
+PARENT = "RIGOR_WORKER_PARENT"
+"""The variable with the process that started a worker; one that is started by hand has none."""
+
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, prctl(2)
 
 
@@ -26,6 +30,9 @@ def main() -> None:
     one_thread()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    parent = os.environ.pop(PARENT, None)
+    if parent is not None and os.getppid() != int(parent):
+        sys.exit(128 + signal.SIGTERM)  # it has died before we could ask to hear of it
     # SLURM's warning of a time limit goes to every process of a job, the one that started us too
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     code, line = 0, ""
@@ -50,6 +57,8 @@ def work(arguments: list[str]) -> tuple[int, str]:
         if len(arguments) != 1:
             raise UserError("takes one run directory")
         path = Path(arguments[0])
+        if RunDirectory(path).is_locked():  # perhaps by one that no sweep has queued
+            raise UserError(f"{path}: another process runs there; wait for it, or end it")
         path = _go_to(cwd_of(path), path)
         try:
             job, sweep = taken_up(path)

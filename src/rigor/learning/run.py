@@ -1,5 +1,6 @@
 """One learning run in its directory: train, evaluate, write the result."""
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -28,6 +29,20 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def gpu_of(device: torch.device) -> str | None:
+    """Return a run's GPU for people, such as `1 H100 80GB HBM3`, or None on a CPU.
+
+    The number, or the name of a MIG part, is that of CUDA_VISIBLE_DEVICES, which SLURM sets; torch
+    counts from 0 within it.
+    """
+    if device.type != "cuda":
+        return None
+    index = torch.cuda.current_device() if device.index is None else device.index
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    number = visible[index].strip() if index < len(visible) else ""
+    return f"{number or index} {torch.cuda.get_device_name(index).removeprefix('NVIDIA ')}"
+
+
 def work(
     job: Job,
     run: RunDirectory,
@@ -46,6 +61,7 @@ def work(
     config = job.config
     source = {"commit": commit(), "versions": versions()}  # of what is running now
     device = choose_device(config.device)
+    run.write_status("running", gpu=gpu_of(device))
     torch.set_num_threads(1)  # one run, one core: two threads are slower than two runs
     training = loop.Training(config, run, device)
     after.callback(training.env.close)
@@ -62,12 +78,18 @@ def work(
     progress = Progress(
         job.steps, job.label, run.log_path, enabled=True, start=state.steps, beat=beat
     )
+
+    def stop_alive() -> int | None:
+        """Return the signal that asks for a stop; asked in every step, of evaluations too."""
+        progress.alive()
+        return stop()
+
     with metrics, progress:
         for note in notes:
             progress.note(note)
-        loop.train(training, state, metrics, progress, sink.log, stop)
+        loop.train(training, state, metrics, progress, sink.log, stop_alive)
         training.choose_initial_stock(state, progress.note)
-        result |= _result(job, training, state, stop) | source
+        result |= _result(job, training, state, stop_alive) | source
         result |= _exact(config, training, progress.note)
     run.write_result(result)
     run.write_status("done", step=state.steps)

@@ -11,6 +11,7 @@ from pathlib import Path
 from rigor.errors import UserError
 from rigor.tracking.disk import disk_errors, write_all
 
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK)
 _PATIENCE = 0.5  # seconds; a reader that asks `is_held` holds the lock for an instant
 
 
@@ -46,19 +47,23 @@ class Lock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def is_held(self) -> bool:
+    def is_held(self) -> bool | None:
         """Tell whether a live process (this one too) holds the lock.
 
-        Where the file system has no locks nobody can know, and the answer is True.
+        None where nobody can know: the file system has no locks, or refuses to say.
         """
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return True
+        except OSError:
+            return None
         finally:
             os.close(descriptor)
         return False
@@ -89,11 +94,12 @@ class Lock:
                     ) from error
                 time.sleep(0.05)
             except OSError as error:
-                if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+                if error.errno not in _NO_LOCKS:
                     raise
                 # Some cluster file systems are mounted without locks; refusing would shut them out.
                 warnings.warn(
-                    f"{directory}: this file system has no locks; "
+                    # without the directory: one line for a sweep, not one for each of its runs
+                    "this file system has no locks; "
                     "nothing stops a second process from running in the same directory",
                     stacklevel=2,
                 )

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+BEAT_EVERY = 10.0
+"""Seconds between two heartbeats of a run, by which others see that it is alive."""
+
+_BEAT_AFTER = 1.0  # seconds until the first heartbeat; steps/s of less is noise
 _LINE_EVERY = 10.0  # seconds between plain lines
-_BEAT_EVERY = 10.0  # seconds between heartbeats
 _DRAW_EVERY = 0.5  # seconds between two pictures of the bar; more often is restless
 _RATE_OVER = 60  # samples of about a second: learning is much slower than filling the replay
 _LABEL_WIDTH = 20  # characters of the label beside the bar
@@ -64,7 +67,7 @@ class Progress:
         """Start the clock, and the bar on a terminal."""
         now = time.monotonic()
         self._samples.append((now, self._step))
-        self._next_beat = now + 1.0  # steps/s of less is noise
+        self._next_beat = now + _BEAT_AFTER
         # The check is made here and not by rich, which FORCE_COLOR and its like persuade.
         if self._console and sys.stdout.isatty():
             self._start_bar()
@@ -107,9 +110,17 @@ class Progress:
             self._draw()
         if now - self._last_line >= _LINE_EVERY:
             self._write_line()
+        self.alive()
+
+    def alive(self) -> None:
+        """Beat if it is time to, at the step that was told last; cheap enough for every step.
+
+        For what takes long and makes no step, such as games that are evaluated.
+        """
+        now = time.monotonic()
         if now >= self._next_beat:
-            self._next_beat = now + _BEAT_EVERY
-            self._beat(step, self._rate(), self._seconds_left())
+            self._next_beat = now + BEAT_EVERY
+            self._beat(self._step, self._rate(), self._seconds_left())
 
     def note(self, text: str) -> None:
         """Show a line above the bar, such as the result of an evaluation, and log it."""

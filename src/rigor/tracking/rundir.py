@@ -40,7 +40,7 @@ __all__ = [
 STATES = ("queued", "running", "done", "failed", "preempted")
 
 SILENT = 300.0
-"""Seconds without a word after which a run on another machine that nobody seems to hold is lost."""
+"""Seconds without a word after which a run is lost whose lock tells nothing, as one elsewhere."""
 
 _SHOWN = 12  # digits of a hash in a message
 _WHILE_RUNNING = ("steps_per_second", "seconds_left")
@@ -144,18 +144,20 @@ class RunDirectory:
         """Return what `status.json` says, but `lost` where that cannot be true.
 
         A run is lost that says it is running while no process holds its lock, and so is one whose
-        directory or status is gone. Locks may not reach from one machine to another: a run
-        elsewhere is given up only once it has been silent for `SILENT` seconds.
+        directory or status is gone. Some file systems have no locks, and locks may not reach from
+        one machine to another: where they cannot tell, a run is given up only once it has been
+        silent for `SILENT` seconds.
         """
         status = self.status()
         if status is None or "state" not in status:
             begun = not self.path.is_dir() or self._has_metrics()
             return "lost" if begun and not self.is_locked() else "queued"
         said = str(status["state"])
-        if said != "running" or self.is_locked():
+        locked = self.is_locked()
+        if said != "running" or locked:
             return said
-        elsewhere = status.get("host") != socket.gethostname()
-        return said if elsewhere and _age(status.get("updated")) < SILENT else "lost"
+        unknown = locked is None or status.get("host") != socket.gethostname()
+        return said if unknown and _age(status.get("updated")) < SILENT else "lost"
 
     def is_done(self, steps: int) -> bool:
         """Tell whether the run finished with at least `steps` agent steps."""
@@ -176,11 +178,8 @@ class RunDirectory:
         """Append the traceback of a failure to `train.log`."""
         append_text(self.log_path, text)
 
-    def is_locked(self) -> bool:
-        """Tell whether a live process (this one too) runs in the directory.
-
-        Where the file system has no locks nobody can know, and the answer is True.
-        """
+    def is_locked(self) -> bool | None:
+        """Tell whether a live process (this one too) runs in the directory; None: unknown."""
         return self._lock.is_held()
 
     def close(self) -> None:

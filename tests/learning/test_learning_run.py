@@ -1,0 +1,57 @@
+import pytest
+import torch
+from cli import TINY, choices, composed
+
+from rigor.execute import execute
+from rigor.launch.job import job
+from rigor.learning import evaluate
+from rigor.learning.run import gpu_of
+from rigor.tracking import progress
+from rigor.tracking.rundir import RunDirectory
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "gpu"),
+    [
+        (None, "cuda", "0 H100 80GB HBM3"),
+        (None, "cuda:1", "1 H100 80GB HBM3"),
+        ("", "cuda", "0 H100 80GB HBM3"),
+        ("5", "cuda", "5 H100 80GB HBM3"),  # the only one it sees is torch's first
+        ("4, 7", "cuda:1", "7 H100 80GB HBM3"),
+        ("MIG-4f0f", "cuda", "MIG-4f0f H100 80GB HBM3"),
+        ("5", "cpu", None),
+    ],
+)
+def test_a_gpu_is_called_by_its_number_on_the_machine(monkeypatch, visible, device, gpu):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100 80GB HBM3")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_of(torch.device(device)) == gpu
+
+
+@pytest.mark.slow
+def test_a_run_shows_that_it_is_alive_while_it_evaluates(tmp_path, monkeypatch):
+    one = composed(*TINY, "train.steps=40", "train.learning_starts=1", f"out={tmp_path}")
+    beats, evaluations = [], []
+    play, write_status = evaluate.play, RunDirectory.write_status
+
+    def write(self, state, **fields):
+        beats.append((state, fields.get("step")))
+        write_status(self, state, **fields)
+
+    def played(*given):
+        before = len(beats)
+        games = play(*given)
+        evaluations.append((beats[before:], int(games.length.sum())))
+        return games
+
+    monkeypatch.setattr(progress, "BEAT_EVERY", 0.0)
+    monkeypatch.setattr(progress, "_BEAT_AFTER", 0.0)
+    monkeypatch.setattr(RunDirectory, "write_status", write)
+    monkeypatch.setattr(evaluate, "play", played)
+    execute(job(one, choices(one)), None)
+    assert [step for while_, _ in evaluations for _, step in while_[:1]] == [20, 40, 40]
+    for while_, steps in evaluations:
+        assert while_ == [("running", while_[0][1])] * steps
