@@ -18,13 +18,31 @@ def command(*arguments, cwd=None):
 def test_help_is_quick_and_lists_the_names():
     done = command("--help")
     assert done.returncode == 0
-    shown = [row.split()[0] for row in done.stdout.splitlines() if row.startswith("  ")]
-    assert [name for name in shown if name != "rigor-figure"] == list(PICTURES)
+    assert figure.list_text() in done.stdout
     code = (
         "import sys; from rigor.figure import run; run(['-h']); "
         "assert not {'matplotlib', 'hydra', 'numpy', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_list_has_every_figure_of_the_paper_on_a_line():
+    rows = figure.run(["--list"]).splitlines()
+    assert max(map(len, rows)) <= 80
+    ours = rows[1 : rows.index("Other pictures")]
+    assert [row.split()[:3] for row in ours] == [
+        ["1a", "put_consistency", "SWEEP"],
+        ["1b", "lander_consistency", "SWEEP"],
+        ["2", "utilities", "nothing"],
+        ["3ab", "preference_reversal", "[SWEEP]"],
+        ["4", "improvement", "SWEEP"],
+        ["5", "discounts", "nothing"],
+        ["6", "improvement_time_aware", "SWEEP"],
+        ["7", "atari_curves", "SWEEP"],
+    ]
+    others = rows[rows.index("Other pictures") + 1 :]
+    assert [row.split()[0] for row in others] == ["policy", "boundary", "outcomes"]
+    assert len(ours) + len(others) == len(PICTURES)
 
 
 def test_the_command_writes_into_the_current_directory(tmp_path):
@@ -47,7 +65,7 @@ def test_the_picture_of_a_run_goes_into_its_directory(tmp_path, monkeypatch):
         seen.append((directory, values))
         return new_figure(1.0, 1.0, "")
 
-    monkeypatch.setitem(PICTURES, "policy", Picture("", draw, of_run=True))
+    monkeypatch.setitem(PICTURES, "policy", Picture("", draw, "RUN_DIR"))
     run = str(tmp_path)
     assert figure.run(["policy", run]) == f"{run}/policy.png\n{run}/policy.svg"
     assert figure.run(["policy", run, f"out={run}/a"]) == f"{run}/a/policy.png\n{run}/a/policy.svg"
@@ -58,10 +76,14 @@ def test_the_picture_of_a_run_goes_into_its_directory(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ([], ["which picture?", "discounts, utilities, policy, boundary, outcomes"]),
+        ([], ["which picture?", "put_consistency, lander_consistency, utilities"]),
         (["polcy"], ["polcy: no such picture", "did you mean policy?"]),
-        (["xyz"], ["xyz: no such picture; choose discounts, utilities"]),
+        (["xyz"], ["xyz: no such picture; choose put_consistency,"]),
         (["policy"], ["policy: of which run? rigor-figure policy RUN_DIR"]),
+        (["atari_curves"], ["atari_curves: of which sweep? rigor-figure atari_curves SWEEP"]),
+        (["improvement", ".", "baseline=x"], ["baseline=x: must be KEY=VALUE"]),
+        (["preference_reversal", "scaling=x"], ["scaling=x: choose volatility or covariance"]),
+        (["atari_curves", "."], [".: neither a sweep's directory nor a run's"]),
         (["policy", "nowhere"], ["nowhere: no such directory"]),
         (["discounts", "."], [".: one word too many", "steps=..., DISCOUNT.KEY=..., out=..."]),
         (["discounts", "--steps=3"], ["--steps=3: no such flag"]),

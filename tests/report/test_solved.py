@@ -35,10 +35,11 @@ def sheets(tmp_path):
 
 def test_wealth_beside_the_optimum_and_the_paper(sheets):
     result = {"objective_optimal": 800.0, "expected_utility": 1700.0, "p_early": 0.4, "p_late": 0.6}
-    wealth, put, other = sheets(
+    wealth, put, split, other = sheets(
         WEALTH, [{**result, "objective": 1.0, "objective_exact": one} for one in (700.0, 740.0)]
     )
     assert not put
+    assert not split
     assert not other
     (cells,) = wealth.cells
     row = dict(zip(wealth.headings, cells, strict=True))
@@ -53,7 +54,7 @@ def test_wealth_beside_the_optimum_and_the_paper(sheets):
 
 def test_the_papers_rows_at_30_periods_are_of_covariance_scaling(sheets):
     result = {"objective": 700.0, "objective_optimal": 800.0}
-    wealth, _, _ = sheets(WEALTH | {"scaling": "volatility"}, [result])
+    wealth, *_ = sheets(WEALTH | {"scaling": "volatility"}, [result])
     assert wealth.rows[0]["note"] == "paper: covariance scaling"
     assert wealth.rows[0]["objective"] == 700.0  # no exact value: the sampled one
     assert "expected_utility" not in wealth.rows[0]
@@ -61,10 +62,10 @@ def test_the_papers_rows_at_30_periods_are_of_covariance_scaling(sheets):
 
 def test_the_put_and_the_rest(sheets):
     result = {"objective": 4.0, "objective_optimal": 5.0, "undiscounted_return": 6.5, "regret": 1.0}
-    _, put, _ = sheets({"steps": 20, "_target_": "rigor.envs.option.Put"}, [result])
+    _, put, *_ = sheets({"steps": 20, "_target_": "rigor.envs.option.Put"}, [result])
     assert (put.rows[0]["percent"], put.rows[0]["undiscounted_return"]) == (80.0, 6.5)
     losses = {"objective": -5.0, "objective_optimal": -4.0, "regret": 1.0}
-    _, _, other = sheets({"path": "m.npz", "_target_": "rigor.envs.tabular.Tabular"}, [losses])
+    *_, other = sheets({"path": "m.npz", "_target_": "rigor.envs.tabular.Tabular"}, [losses])
     assert (other.rows[0]["percent"], other.rows[0]["regret"]) == (None, 1.0)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from rigor.report import published, scores
 from rigor.report.agents import Agent
+from rigor.report.consistency import Group, split_sheet
 from rigor.report.runs import Run
 from rigor.report.sheet import Sheet, with_interval
 
@@ -23,21 +24,22 @@ _HEAD = {
 
 
 def solved_sheets(agents: Sequence[Agent]) -> list[Sheet]:
-    """Return the tables of wealth management, of the put and of everything else with a model."""
+    """Return the tables of wealth management, of the put (two) and of the rest with a model."""
     groups = [
         (one, name, runs)
         for one in agents
         for name, all_runs in one.runs.items()
         if (runs := [run for run in all_runs if _is_solved(run)])
     ]
-    kinds: dict[str, list[tuple[Agent, str, list[Run]]]] = {"Wealth": [], "Put": [], "": []}
+    kinds: dict[str, list[Group]] = {"Wealth": [], "Put": [], "": []}
     for group in groups:
         kind = str(group[2][0].settings.get("env._target_", "")).rpartition(".")[2]
         kinds[kind if kind in kinds else ""].append(group)
-    return [_wealth(kinds["Wealth"]), _put(kinds["Put"]), _other(kinds[""])]
+    put = kinds["Put"]
+    return [_wealth(kinds["Wealth"]), _put(put), split_sheet(put), _other(kinds[""])]
 
 
-def _wealth(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
+def _wealth(groups: list[Group]) -> Sheet:
     keys = ("expected_utility", "p_early", "p_late")
     rows = []
     for row, run in _rows(groups, keys):
@@ -73,7 +75,7 @@ def _wealth(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
     )
 
 
-def _put(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
+def _put(groups: list[Group]) -> Sheet:
     return Sheet(
         name="american_put",
         title="American put",
@@ -90,7 +92,7 @@ def _put(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
     )
 
 
-def _other(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
+def _other(groups: list[Group]) -> Sheet:
     return Sheet(
         name="solved",
         title="Other problems with an exact optimum",
@@ -101,9 +103,7 @@ def _other(groups: list[tuple[Agent, str, list[Run]]]) -> Sheet:
     )
 
 
-def _rows(
-    groups: list[tuple[Agent, str, list[Run]]], keys: Sequence[str]
-) -> list[tuple[dict[str, Any], Run]]:
+def _rows(groups: list[Group], keys: Sequence[str]) -> list[tuple[dict[str, Any], Run]]:
     found = []
     for one, name, runs in sorted(groups, key=lambda group: (group[1], group[0].label)):
         ours = np.array([_objective(run.result) for run in runs])
