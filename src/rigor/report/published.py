@@ -7,9 +7,11 @@ Dopamine's published runs: mean and standard deviation over 5 seeds of the train
 replay, DQN with Adam and the squared error). `in_paper_50` marks the games of the paper: the 57
 less the five that it names and less Defender and Surround, which is inferred.
 
-`wealth_scores.csv`: the paper's tables of goal-based wealth management. Its objective follows from
-its probabilities for the mean, d_{T/2} u_{T/2} P_early + d_T u_T P_late; for CVaR they only bound
-it from above.
+`wealth_scores.csv`: the paper's tables 3 (mean) and 4 (CVaR) of goal-based wealth management, each
+row a Monte Carlo estimate over 10,000 episodes and 3 runs, printed without an interval. `scaling`
+is what the row fits (erratum E26); at 10 periods both scalings are the same. The objective follows
+from the probabilities for the mean, d_{T/2} u_{T/2} P_early + d_T u_T P_late; for CVaR they only
+bound it from above.
 """
 
 from functools import cache
@@ -41,7 +43,7 @@ def atari() -> "pd.DataFrame":
 
 @cache
 def wealth_table() -> "pd.DataFrame":
-    """Return the 20 rows of the paper's two tables of goal-based wealth management."""
+    """Return the 12 rows of the paper's table 3 and the 8 of its table 4."""
     return _table("wealth_scores.csv")
 
 
