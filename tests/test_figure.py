@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+from synthetic import make_sweep, scored_agents
 
 from rigor import figure
 from rigor.errors import UserError
@@ -71,6 +72,24 @@ def test_the_picture_of_a_run_goes_into_its_directory(tmp_path, monkeypatch):
     assert figure.run(["policy", run, f"out={run}/a"]) == f"{run}/a/policy.png\n{run}/a/policy.svg"
     assert (tmp_path / "a/policy.svg").is_file()
     assert seen == [(tmp_path, {}), (tmp_path, {})]
+
+
+def test_a_picture_of_a_sweep_goes_into_its_directory(tmp_path):
+    scores = {("pong", "time_consistent"): [9.0], ("pong", "time_aware"): [6.0]}
+    scored_agents(tmp_path, scores)
+    sweep = make_sweep(tmp_path, [path for path in tmp_path.iterdir() if path.is_dir()])
+    for name in ("improvement_time_aware", "atari_curves"):
+        assert figure.run([name, str(sweep)]) == f"{sweep}/{name}.png\n{sweep}/{name}.svg"
+        assert (sweep / f"{name}.svg").stat().st_size > 5000
+    drawn = figure.run(["improvement", str(sweep), "baseline=variant=time_aware"])
+    assert (sweep / "improvement.svg").read_text() == (
+        sweep / "improvement_time_aware.svg"
+    ).read_text()
+    assert drawn.startswith(str(sweep))
+    with pytest.raises(UserError, match="baseline variant=time_inconsistent: no agent has it"):
+        figure.run(["improvement", str(sweep)])
+    with pytest.raises(UserError, match="no finished learned run of the paper's wealth problems"):
+        figure.run(["preference_reversal", str(sweep)])  # before anything is solved
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from synthetic import config_of, make_run
 from rigor.errors import UserError
 from rigor.report import sweep_pictures
 from rigor.report.agents import agents_of
-from rigor.report.consistency import is_lander, is_put, split_lines
+from rigor.report.consistency import COLUMNS, is_lander, is_put, split_lines
+from rigor.report.page import write_report
 from rigor.report.panels import styles
 from rigor.report.runs import load
 from rigor.report.solved import solved_sheets
@@ -86,7 +87,7 @@ def test_a_loss_is_parted_into_the_methods_and_learnings(folder):
     alone = found["time_inconsistent", "gauss_legendre"]
     assert (alone["lost_method"], "learned" in alone) == (2.5, False)
     (line,) = split_lines(sheet)
-    assert "loses 25.0 % of the optimum under the released rule `lower` and 2.5 % under" in line
+    assert "loses 25.00 % of the optimum under the released rule (lower) and 2.50 % under" in line
 
 
 def test_an_exact_agent_of_another_discount_is_no_match(folder):
@@ -113,6 +114,19 @@ def test_curves_have_intervals_and_exact_values_beside(folder):
     ]
     assert levels[3.0].get_color() == styles(agents)[learner]["color"]
     assert {one.get_ydata()[0] for one in score.lines if one.get_linestyle() == "--"} == {6.0}
+
+
+def test_the_report_has_the_picture_the_table_and_the_sentence(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    text = write_report([folder], out).page.read_text()
+    section = text.partition('<section id="optimum"')[2]
+    assert section.count("<svg role") == len(COLUMNS)
+    assert "loses 25.00 % of the optimum under the released rule (lower)" in section
+    for name in ("figures/put_consistency.png", "figures/put_consistency.svg"):
+        assert (out / name).stat().st_size > 0
+    table = pd.read_csv(out / "tables/put_consistency.csv")
+    assert sorted(table["lost_method"].dropna()) == [2.5, 25.0]
+    assert r"lost by the method" in (out / "tables/put_consistency.tex").read_text()
 
 
 def test_seeds_without_a_common_step_are_no_curve(folder):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rigor.report.panels import Styles
 
 EXACT = ("backward_induction", "infinite_horizon")
+COLUMNS = {"eval_objective": "objective", "eval_score": "undiscounted score"}
 RELEASED, ACCURATE = "lower", "gauss_legendre"  # rules of quadrature
 
 Group = tuple[Agent, str, list[Run]]
@@ -125,9 +126,9 @@ def split_lines(sheet: Sheet) -> list[str]:
             of_rule[row["quadrature"]] = row["lost_method"]
     return [
         f"{environment}, {bootstrap} bootstrap: the exact time-inconsistent agent loses "
-        f"{lost[RELEASED]:.1f} % of the optimum under the released rule `{RELEASED}` and "
-        f"{lost[ACCURATE]:.1f} % under `{ACCURATE}`: the latter is the price of inconsistency, the "
-        "rest that of the quadrature."
+        f"{lost[RELEASED]:.2f} % of the optimum under the released rule ({RELEASED}) and "
+        f"{lost[ACCURATE]:.2f} % under an accurate one ({ACCURATE}): the latter is the price of "
+        "inconsistency, the rest that of the quadrature."
         for (environment, bootstrap), lost in found.items()
         if {RELEASED, ACCURATE} <= lost.keys()
     ]
@@ -143,21 +144,37 @@ def consistency_figure(
     Args:
       agents: learned and exact. environments: labels of those to draw. look: the agents' lines.
     """
-    columns = (("eval_objective", "objective"), ("eval_score", "undiscounted score"))
-    learners = [one for one in agents if not _is_exact(one)]
-    names = [one.label for one in learners if set(environments) & one.runs.keys()]
+    names = [
+        one.label for one in agents if not _is_exact(one) and set(environments) & one.runs.keys()
+    ]
     in_key = key_columns(names, 9.0)
     height = 3.3 * len(environments) + 0.22 * (len(names) // in_key + 3)
     figure = new_figure(9.0, height, title)
     grid = figure.subplots(len(environments), 2, squeeze=False)
     for row, environment in zip(grid, environments, strict=True):
-        for axes, (column, name) in zip(row, columns, strict=True):
-            for one in learners:
-                _curve(axes, one.runs.get(environment, []), column, look[one.label])
-            _exact_lines(axes, agents, environment, column, look)
-            _dress(axes, environment, name)
+        for axes, column in zip(row, COLUMNS, strict=True):
+            _panel(axes, agents, environment, column, look)
     key(figure, _handles(names, look), in_key, "line: mean over seeds; band: 95 % interval of it")
     return figure
+
+
+def consistency_panel(
+    agents: Sequence[Agent], environment: str, column: str, look: "Styles"
+) -> "Figure":
+    """Draw one of the panels of `consistency_figure` by itself; column: one of `COLUMNS`."""
+    figure = new_figure(4.2, 3.0, "")
+    _panel(figure.subplots(), agents, environment, column, look)
+    return figure
+
+
+def _panel(
+    axes: "Axes", agents: Sequence[Agent], environment: str, column: str, look: "Styles"
+) -> None:
+    for one in agents:
+        if not _is_exact(one):
+            _curve(axes, one.runs.get(environment, []), column, look[one.label])
+    _exact_lines(axes, agents, environment, column, look)
+    _dress(axes, environment, COLUMNS[column])
 
 
 def _percent(best: float, worth: float, optimal: float) -> float | None:

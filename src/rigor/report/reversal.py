@@ -204,7 +204,8 @@ def _pair(axes: "Axes", short: Chances, long: Chances) -> None:
     """Draw P₁ at ten periods against P₁ at thirty: the only place where discounts differ."""
     x, y = short.exponential[:, 0], long.exponential[:, 0]
     axes.plot(x, y, color=COLOURS[4], linewidth=5.0, alpha=0.55, zorder=2)
-    axes.plot(short.hyperbolic[:, 0], long.hyperbolic[:, 0], color=COLOURS[1], linewidth=1.4)
+    axes.plot(x, y, ".", color=COLOURS[0])
+    axes.plot(short.hyperbolic[:, 0], long.hyperbolic[:, 0], ".-", color=COLOURS[1], linewidth=1.4)
     for discount, colour in _COLOURS.items():
         place = short.of(discount)[0], long.of(discount)[0]
         axes.plot(*place, "P", color=colour, markersize=9, zorder=5)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from rigor.report import comparison, inventory, panels, published
 from rigor.report.agents import Agent
-from rigor.report.consistency import consistency_figure, is_put, split_lines
+from rigor.report.consistency import (
+    COLUMNS,
+    consistency_figure,
+    consistency_panel,
+    is_put,
+    split_lines,
+)
 from rigor.report.improvement import Improvement, comparisons, improvement_sheet
 from rigor.report.inline import inline_svg
 from rigor.report.runs import Run
@@ -225,21 +231,26 @@ def _optimum(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Sec
     puts = sorted({name for one in agents for name, runs in one.runs.items() if is_put(runs[0])})
     drawn = [name for name in panels.environments_with_curves(agents) if name in puts]
     if drawn:
-        learners = [
+        save(consistency_figure(agents, drawn, look), gallery, "put_consistency")
+        small = [
+            inline_svg(
+                consistency_panel(agents, name, column, look),
+                f"put {name} {column}",
+                f"Learning {name}: {told}",
+            )
+            for name in drawn
+            for column, told in COLUMNS.items()
+        ]
+        caption = (
+            "The put: evaluations against agent steps, mean over seeds with its 95 % bootstrap "
+            "interval; dashed, what an exact agent of the same variant, quadrature and bootstrap "
+            "is worth, where the report has one; dotted, the optimum. Agents maximise the "
+            "objective, not the undiscounted score."
+        )
+        section.pictures = [Picture("put_consistency", caption, small)]
+        section.key = [
             one.label for one in agents if set(drawn) & set(panels.environments_with_curves([one]))
         ]
-        section.key = learners
-        section.pictures.append(
-            _picture(
-                gallery,
-                "put_consistency",
-                consistency_figure(agents, drawn, look),
-                "The put: evaluations against agent steps, mean over seeds with its 95 % bootstrap "
-                "interval; dashed, what an exact agent of the same variant, quadrature and "
-                "bootstrap is worth, where the report has one; dotted, the optimum. The "
-                "undiscounted score is not what agents maximise.",
-            )
-        )
     return section
 
 

@@ -60,6 +60,7 @@ def _wealth(groups: list[Group]) -> Sheet:
             fits = paper["scaling"] in ("either", row["scaling"])
             row["note"] = "" if fits else f"paper: {paper['scaling']} scaling"
         rows.append(row)
+    rows.sort(key=lambda row: [row[key] or 0 for key in ("periods", "late_utility")])
     return Sheet(
         name="wealth",
         title="Goal-based wealth management",
