@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rigor.report.runs import NAMED
+from rigor.report.agents import Agent, agents_of
+from rigor.report.runs import NAMED, load
 from rigor.tracking.identity import config_hash, directory_name
 from rigor.tracking.rundir import RunDirectory
 
@@ -97,3 +98,14 @@ def make_sweep(out: Path, runs: list[Path], name: str = "grid") -> Path:
     manifest = {"runs": [f"../../{path.name}" for path in runs], "overrides": [], "hashes": []}
     (directory / "manifest.json").write_text(json.dumps(manifest))
     return directory
+
+
+def scored_agents(out: Path, scores: dict) -> list[Agent]:
+    """Return agents of finished Atari runs: scores by seed, by (game, variant)."""
+    return agents_of(
+        [
+            load(make_run(out, game, variant, seed, score))
+            for (game, variant), by_seed in scores.items()
+            for seed, score in enumerate(by_seed)
+        ]
+    )

@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+from synthetic import make_sweep, scored_agents
 
 from rigor import figure
 from rigor.errors import UserError
@@ -18,13 +19,31 @@ def command(*arguments, cwd=None):
 def test_help_is_quick_and_lists_the_names():
     done = command("--help")
     assert done.returncode == 0
-    shown = [row.split()[0] for row in done.stdout.splitlines() if row.startswith("  ")]
-    assert [name for name in shown if name != "rigor-figure"] == list(PICTURES)
+    assert figure.list_text() in done.stdout
     code = (
         "import sys; from rigor.figure import run; run(['-h']); "
         "assert not {'matplotlib', 'hydra', 'numpy', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_list_has_every_figure_of_the_paper_on_a_line():
+    rows = figure.run(["--list"]).splitlines()
+    assert max(map(len, rows)) <= 80
+    ours = rows[1 : rows.index("Other pictures")]
+    assert [row.split()[:3] for row in ours] == [
+        ["1a", "put_consistency", "SWEEP"],
+        ["1b", "lander_consistency", "SWEEP"],
+        ["2", "utilities", "nothing"],
+        ["3ab", "preference_reversal", "[SWEEP]"],
+        ["4", "improvement", "SWEEP"],
+        ["5", "discounts", "nothing"],
+        ["6", "improvement_time_aware", "SWEEP"],
+        ["7", "atari_curves", "SWEEP"],
+    ]
+    others = rows[rows.index("Other pictures") + 1 :]
+    assert [row.split()[0] for row in others] == ["policy", "boundary", "outcomes"]
+    assert len(ours) + len(others) == len(PICTURES)
 
 
 def test_the_command_writes_into_the_current_directory(tmp_path):
@@ -47,7 +66,7 @@ def test_the_picture_of_a_run_goes_into_its_directory(tmp_path, monkeypatch):
         seen.append((directory, values))
         return new_figure(1.0, 1.0, "")
 
-    monkeypatch.setitem(PICTURES, "policy", Picture("", draw, of_run=True))
+    monkeypatch.setitem(PICTURES, "policy", Picture("", draw, "RUN_DIR"))
     run = str(tmp_path)
     assert figure.run(["policy", run]) == f"{run}/policy.png\n{run}/policy.svg"
     assert figure.run(["policy", run, f"out={run}/a"]) == f"{run}/a/policy.png\n{run}/a/policy.svg"
@@ -55,13 +74,35 @@ def test_the_picture_of_a_run_goes_into_its_directory(tmp_path, monkeypatch):
     assert seen == [(tmp_path, {}), (tmp_path, {})]
 
 
+def test_a_picture_of_a_sweep_goes_into_its_directory(tmp_path):
+    scores = {("pong", "time_consistent"): [9.0], ("pong", "time_aware"): [6.0]}
+    scored_agents(tmp_path, scores)
+    sweep = make_sweep(tmp_path, [path for path in tmp_path.iterdir() if path.is_dir()])
+    for name in ("improvement_time_aware", "atari_curves"):
+        assert figure.run([name, str(sweep)]) == f"{sweep}/{name}.png\n{sweep}/{name}.svg"
+        assert (sweep / f"{name}.svg").stat().st_size > 5000
+    drawn = figure.run(["improvement", str(sweep), "baseline=variant=time_aware"])
+    assert (sweep / "improvement.svg").read_text() == (
+        sweep / "improvement_time_aware.svg"
+    ).read_text()
+    assert drawn.startswith(str(sweep))
+    with pytest.raises(UserError, match="baseline variant=time_inconsistent: no agent has it"):
+        figure.run(["improvement", str(sweep)])
+    with pytest.raises(UserError, match="no finished learned run of the paper's wealth problems"):
+        figure.run(["preference_reversal", str(sweep)])  # before anything is solved
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ([], ["which picture?", "discounts, utilities, policy, boundary, outcomes"]),
+        ([], ["which picture?", "put_consistency, lander_consistency, utilities"]),
         (["polcy"], ["polcy: no such picture", "did you mean policy?"]),
-        (["xyz"], ["xyz: no such picture; choose discounts, utilities"]),
+        (["xyz"], ["xyz: no such picture; choose put_consistency,"]),
         (["policy"], ["policy: of which run? rigor-figure policy RUN_DIR"]),
+        (["atari_curves"], ["atari_curves: of which sweep? rigor-figure atari_curves SWEEP"]),
+        (["improvement", ".", "baseline=x"], ["baseline=x: must be KEY=VALUE"]),
+        (["preference_reversal", "scaling=x"], ["scaling=x: choose volatility or covariance"]),
+        (["atari_curves", "."], [".: neither a sweep's directory nor a run's"]),
         (["policy", "nowhere"], ["nowhere: no such directory"]),
         (["discounts", "."], [".: one word too many", "steps=..., DISCOUNT.KEY=..., out=..."]),
         (["discounts", "--steps=3"], ["--steps=3: no such flag"]),

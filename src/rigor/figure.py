@@ -16,18 +16,19 @@ from rigor.report.style import save
 HELP = """\
 rigor-figure: draw one picture as NAME.png and NAME.svg.
 
-  rigor-figure NAME [RUN_DIR] [key=value ...] [out=DIR]
+  rigor-figure NAME [DIR] [key=value ...] [out=DIR]
+  rigor-figure --list    the pictures alone
 
-Names
 {names}
 
-A picture of a run goes into the run's directory, any other into the current one; out=DIR chooses
-another place.
+SWEEP is the directory of a sweep (out/sweeps/NAME), of runs (out=DIR) or one run. A picture of a
+directory goes into it, any other into the current one; out=DIR chooses another place.
 
 Examples
   rigor-figure discounts steps=200 hyperbolic.k=0.01
   rigor-figure utilities cvar.tau=0.25 out=pictures
-  rigor-figure policy RUN_DIR
+  rigor-figure improvement runs/sweeps/NAME baseline=horizons.quadrature=lower
+  rigor-figure preference_reversal runs scaling=covariance
 """
 
 KEY_VALUE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
@@ -51,6 +52,8 @@ def run(arguments: Sequence[str]) -> str:
     """
     if {"-h", "--help"} & set(arguments):
         return help_text()
+    if list(arguments) == ["--list"]:
+        return list_text()
     name, picture, directory, values = read(arguments)
     out = values.pop("out", None)
     figure = picture.draw(directory, values)
@@ -59,15 +62,24 @@ def run(arguments: Sequence[str]) -> str:
 
 
 def help_text() -> str:
-    """Return the names, a line each."""
-    heads = {name: f"{name} RUN_DIR" if p.of_run else name for name, p in PICTURES.items()}
-    return HELP.format(
-        names="\n".join(f"  {heads[name]:<18}{p.line}" for name, p in PICTURES.items())
-    ).rstrip()
+    """Return how the command is used."""
+    return HELP.format(names=list_text()).rstrip()
+
+
+def list_text() -> str:
+    """Return the pictures, a line each: number in the paper, name, what it needs and shows."""
+    lines = ["The paper's figures", *(_line(name) for name, p in PICTURES.items() if p.number)]
+    lines += ["Other pictures", *(_line(name) for name, p in PICTURES.items() if not p.number)]
+    return "\n".join(lines)
+
+
+def _line(name: str) -> str:
+    one = PICTURES[name]
+    return f"  {one.number:<4}{name:<24}{one.takes or 'nothing':<9}{one.line}"
 
 
 def read(arguments: Sequence[str]) -> tuple[str, Picture, Path | None, dict[str, str]]:
-    """Return the name, its picture, the run directory if it needs one, and the values.
+    """Return the name, its picture, the directory if there is one, and the values.
 
     Raises:
       UserError: any of them does not fit.
@@ -87,10 +99,11 @@ def read(arguments: Sequence[str]) -> tuple[str, Picture, Path | None, dict[str,
     if name not in PICTURES:
         raise UserError(f"{name}: no such picture; {_nearest(name, list(PICTURES))}")
     picture = PICTURES[name]
-    if len(rest) > picture.of_run:
+    if len(rest) > bool(picture.takes):
         raise UserError(f"{rest[-1]}: one word too many; {name} takes {_takes(picture)}")
-    if len(rest) < picture.of_run:
-        raise UserError(f"{name}: of which run? rigor-figure {name} RUN_DIR")
+    if not rest and picture.takes in ("RUN_DIR", "SWEEP"):
+        which = "run" if picture.takes == "RUN_DIR" else "sweep"
+        raise UserError(f"{name}: of which {which}? rigor-figure {name} {picture.takes}")
     directory = Path(rest[0]).expanduser() if rest else None
     if directory and not directory.is_dir():
         raise UserError(f"{directory}: no such directory")
@@ -115,7 +128,7 @@ def _refuse_keys(name: str, picture: Picture, values: Values) -> None:
 
 def _takes(picture: Picture) -> str:
     keys = [f"{key.upper()}KEY=..." if key.endswith(".") else f"{key}=..." for key in picture.keys]
-    return ", ".join([*(["RUN_DIR"] if picture.of_run else []), *keys, "out=..."])
+    return ", ".join([*([picture.takes] if picture.takes else []), *keys, "out=..."])
 
 
 def _nearest(word: str, known: list[str]) -> str:

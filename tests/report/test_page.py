@@ -137,6 +137,6 @@ def test_a_baseline_of_ones_own(grid, tmp_path):
     page = Elements(report.page.read_text())
     assert "time_aware over time_consistent" in page.text
     assert "time_consistent over time_aware:" not in page.text
-    with pytest.raises(UserError, match=r"--baseline variant=x: no agent has it"):
+    with pytest.raises(UserError, match=r"baseline variant=x: no agent has it"):
         write_report([grid], tmp_path / "no", [("variant", "x")])
     assert not (tmp_path / "no").exists()

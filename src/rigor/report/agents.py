@@ -96,7 +96,7 @@ def refuse_no_baseline(agents: Sequence[Agent], key: str, value: str) -> None:
         return
     there = sorted({_value(run, key) for one in agents for run in one.members} - {""})
     way_out = f"choose {' or '.join(there)}" if there else f"no run has a setting {key}"
-    raise UserError(f"--baseline {key}={value}: no agent has it; {way_out}")
+    raise UserError(f"baseline {key}={value}: no agent has it; {way_out}")
 
 
 def _place(agent: Agent) -> tuple[int, str]:

@@ -1,10 +1,9 @@
-"""Agents against each other where nothing is solved exactly: scores, improvement, aggregates.
+"""Agents against each other where nothing is solved exactly: scores and aggregates over games.
 
 Only finished runs count, with the mean undiscounted score of their final evaluation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -16,42 +15,8 @@ from rigor.report.runs import Run
 from rigor.report.sheet import Sheet, counted, several, with_interval
 
 ATARI = "rigor.envs.atari.Atari"
-NEAR_ZERO = 0.01  # of the way from random to human: a baseline below that has no percentage
 
 _THRESHOLDS = 101
-
-
-@dataclass
-class Improvement:
-    """One agent over a baseline.
-
-    rows: a game each, best first, with `percent` and its interval where it is defined, `note`.
-    better: games with the higher mean, of all. mean, median: of the percentages.
-    """
-
-    agent: str
-    baseline: str
-    rows: list[dict[str, Any]]
-
-    @property
-    def drawn(self) -> list[dict[str, Any]]:
-        """The rows that have a percentage."""
-        return [row for row in self.rows if row["percent"] is not None]
-
-    @property
-    def better(self) -> int:
-        """On how many games the agent has the higher mean score."""
-        return sum(row["difference"] > 0 for row in self.rows)
-
-    @property
-    def mean(self) -> float:
-        """The mean percentage over games."""
-        return float(np.mean([row["percent"] for row in self.drawn]))
-
-    @property
-    def median(self) -> float:
-        """The median percentage over games."""
-        return float(np.median([row["percent"] for row in self.drawn]))
 
 
 def scored(agent: Agent) -> dict[str, list[Run]]:
@@ -64,47 +29,16 @@ def scored(agent: Agent) -> dict[str, list[Run]]:
     return {environment: runs for environment, runs in found.items() if runs}
 
 
-def improvement(agent: Agent, baseline: Agent) -> Improvement:
-    """Compare an agent with a baseline on every environment that both have finished."""
-    ours, theirs = scored(agent), scored(baseline)
-    rows = []
-    for game in [one for one in ours if one in theirs]:
-        x, y = _returns(ours[game]), _returns(theirs[game])
-        rows.append(
-            {
-                "game": game,
-                "score": float(x.mean()),
-                "baseline": float(y.mean()),
-                "difference": float(x.mean() - y.mean()),
-                "n": len(x),
-                "n_baseline": len(y),
-                **_percentage(x, y, _scale(ours[game][0])),
-            }
-        )
-    rows.sort(key=lambda row: (row["percent"] is None, -(row["percent"] or 0.0)))
-    return Improvement(agent.label, baseline.label, rows)
+def returns_of(runs: Sequence[Run]) -> np.ndarray:
+    """Return the final scores of finished runs, [k]."""
+    return np.array([run.result["return_mean"] for run in runs])
 
 
-def improvement_sheet(one: Improvement, number: int) -> Sheet:
-    """Return the table of a comparison; its files carry a number."""
-    return Sheet(
-        name=f"improvement_{number}",
-        title=f"{one.agent} over {one.baseline}, by game",
-        caption="Mean scores of finished runs, n of each agent; 95 % bootstrap interval over "
-        "seeds. Games without a percentage stand at the end and say why.",
-        rows=one.rows,
-        shown={
-            "game": "game",
-            "score": one.agent,
-            "baseline": one.baseline,
-            "difference": "difference",
-            "percent": "improvement",
-            "n": "n",
-            "n_baseline": "n baseline",
-            "note": "note",
-        },
-        units={"percent": " %"},
-    )
+def game_of(run: Run) -> str | None:
+    """Return the Atari game of a run, None where it is another or nobody published its scores."""
+    game = str(run.settings.get("env.game"))
+    known = run.settings.get("env._target_") == ATARI and game in published.atari().index
+    return game if known else None
 
 
 def score_sheet(agents: Sequence[Agent]) -> Sheet:
@@ -118,7 +52,7 @@ def score_sheet(agents: Sequence[Agent]) -> Sheet:
         row: dict[str, Any] = {"environment": name} | _references(first)
         for label, games in by_agent.items():
             if name in games:
-                row |= _mean_cells(label, _returns(games[name]))
+                row |= _mean_cells(label, returns_of(games[name]))
         rows.append(row)
     references = {
         "random": "random",
@@ -218,33 +152,6 @@ def profiles(
     }
 
 
-def _returns(runs: Sequence[Run]) -> np.ndarray:
-    return np.array([run.result["return_mean"] for run in runs])
-
-
-def _game(run: Run) -> str | None:
-    game = str(run.settings.get("env.game"))
-    known = run.settings.get("env._target_") == ATARI and game in published.atari().index
-    return game if known else None
-
-
-def _scale(run: Run) -> float:
-    """Return the distance from random to human, raw reward; 0 where nobody published it."""
-    game = _game(run)
-    if game is None:
-        return 0.0
-    row = published.atari().loc[game]
-    return abs(float(row["human"] - row["random"]))
-
-
-def _percentage(x: np.ndarray, y: np.ndarray, scale: float) -> dict[str, Any]:
-    if abs(y.mean()) <= NEAR_ZERO * scale or y.mean() == 0.0:
-        return {"percent": None, "note": f"baseline near zero ({y.mean():.3g}): no percentage"}
-    found = scores.estimate(lambda s: scores.percent_improvement(s[0], s[1]), [x, y])
-    cells: dict[str, Any] = dict(with_interval("percent", found.value, found.low, found.high))
-    return cells | {"note": "negative baseline: over its absolute value" if y.mean() < 0 else ""}
-
-
 def _mean_cells(label: str, returns: np.ndarray) -> dict[str, Any]:
     found = scores.estimate(scores.mean, [returns])
     cells = with_interval(label, found.value, found.low, found.high)
@@ -252,7 +159,7 @@ def _mean_cells(label: str, returns: np.ndarray) -> dict[str, Any]:
 
 
 def _references(run: Run) -> dict[str, float]:
-    game = _game(run)
+    game = game_of(run)
     if game is None:
         return {}
     row = published.atari().loc[game]
@@ -267,9 +174,9 @@ def _references(run: Run) -> dict[str, float]:
 def _normalised(agent: Agent) -> dict[str, np.ndarray]:
     found = {}
     for name, runs in scored(agent).items():
-        if game := _game(runs[0]):
+        if game := game_of(runs[0]):
             row = published.atari().loc[game]
             found[name] = scores.normalised(
-                _returns(runs), float(row["random"]), float(row["human"])
+                returns_of(runs), float(row["random"]), float(row["human"])
             )
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rigor.report.style import dress, key, key_columns, line_style, new_figure, save_png
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     from matplotlib.axes import Axes
 
@@ -131,12 +132,19 @@ def _points(metrics: "pd.DataFrame", column: str) -> "pd.DataFrame":
 
 def mean_curve(curves: "Sequence[pd.DataFrame]", column: str) -> "pd.DataFrame":
     """Average over seeds where all have values, between their points along straight lines."""
-    import numpy as np
     import pandas as pd
+
+    steps, values = shared_points(curves, column)
+    return pd.DataFrame({"steps": steps, column: values.mean(axis=0)})
+
+
+def shared_points(curves: "Sequence[pd.DataFrame]", column: str) -> "tuple[np.ndarray, np.ndarray]":
+    """Return the steps [n] that all seeds reach and their values there [k, n], interpolated."""
+    import numpy as np
 
     first = max(points["steps"].iloc[0] for points in curves)
     last = min(points["steps"].iloc[-1] for points in curves)
     steps = np.unique(np.concatenate([points["steps"].to_numpy() for points in curves]))
     steps = steps[(steps >= first) & (steps <= last)]
     values = [np.interp(steps, points["steps"], points[column]) for points in curves]
-    return pd.DataFrame({"steps": steps, column: np.mean(values, axis=0)})
+    return steps, np.array(values)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rigor.report.agents import Agent
-from rigor.report.comparison import Improvement
 from rigor.report.figures import mean_curve
+from rigor.report.improvement import Improvement
 from rigor.report.scores import Estimate
 from rigor.report.style import COLOURS, dress, key, key_columns, line_style, new_figure
 
@@ -77,30 +77,23 @@ def curve_grid(agents: Sequence[Agent], environments: Sequence[str], look: Style
 
 def improvement_panel(one: Improvement, look: Styles) -> "Figure":
     """Draw the percentage improvement of each game as a bar in the winner's colour, best first."""
-    rows = one.drawn[::-1]
-    figure = new_figure(4.2, 1.0 + 0.19 * len(rows), "")
-    axes = figure.subplots()
-    percent = np.array([row["percent"] for row in rows])
-    places = np.arange(len(rows))
-    colours = [look[one.agent if value >= 0 else one.baseline]["color"] for value in percent]
-    axes.barh(places, percent, color=colours, height=0.72, alpha=0.7)
-    ends = np.array([[row["percent_low"], row["percent_high"]] for row in rows])
-    axes.hlines(places, ends[:, 0], ends[:, 1], color="0.4", linewidth=0.9)
-    axes.axvline(0.0, color="0.4", linewidth=0.8)
-    axes.set_yticks(places, [_marked(row) for row in rows])
-    axes.set_ylim(-0.7, len(rows) - 0.3)
-    _percent_axis(axes, np.concatenate([percent, ends[np.isfinite(ends)], [0.0]]))
-    for place, value in zip(places, percent, strict=True):
-        axes.annotate(
-            _signed(value, 1 if abs(value) < 10 else 0),
-            (1.0, place),
-            (2, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            va="center",
-            fontsize="small",
-        )
-    axes.set_xlabel(f"improvement over {_short(one.baseline)}, %")
+    figure = new_figure(4.2, 1.0 + 0.19 * len(one.drawn), "")
+    _bars(figure.subplots(), one, look)
+    return figure
+
+
+def improvement_figure(compared: Sequence[Improvement], titles: Sequence[str]) -> "Figure":
+    """Draw comparisons side by side as one figure, for a file.
+
+    Args:
+      compared: that have something to draw. titles: of the panels.
+    """
+    longest = max(len(one.drawn) for one in compared)
+    figure = new_figure(6.0 * len(compared), 1.6 + 0.19 * longest, "")
+    grid = figure.subplots(1, len(compared), squeeze=False)[0]
+    for axes, one, title in zip(grid, compared, titles, strict=True):
+        _bars(axes, one, {one.agent: line_style(0), one.baseline: line_style(1)})
+        axes.set_title(textwrap.fill(title, 60), fontsize="medium")
     return figure
 
 
@@ -166,6 +159,31 @@ def profile_panel(thresholds: np.ndarray, found: Mapping[str, Estimate], look: S
     dress(axes)
     key(figure, axes.get_legend_handles_labels()[0], 1, "")
     return figure
+
+
+def _bars(axes: "Axes", one: Improvement, look: Styles) -> None:
+    rows = one.drawn[::-1]
+    percent = np.array([row["percent"] for row in rows])
+    places = np.arange(len(rows))
+    colours = [look[one.agent if value >= 0 else one.baseline]["color"] for value in percent]
+    axes.barh(places, percent, color=colours, height=0.72, alpha=0.7)
+    ends = np.array([[row["percent_low"], row["percent_high"]] for row in rows])
+    axes.hlines(places, ends[:, 0], ends[:, 1], color="0.4", linewidth=0.9)
+    axes.axvline(0.0, color="0.4", linewidth=0.8)
+    axes.set_yticks(places, [_marked(row) for row in rows])
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    _percent_axis(axes, np.concatenate([percent, ends[np.isfinite(ends)], [0.0]]))
+    for place, value in zip(places, percent, strict=True):
+        axes.annotate(
+            _signed(value, 1 if abs(value) < 10 else 0),
+            (1.0, place),
+            (2, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+        )
+    axes.set_xlabel(f"improvement over {_short(one.baseline)}, %")
 
 
 def _curves(axes: "Axes", agents: Sequence[Agent], environment: str, look: Styles) -> None:

@@ -34,15 +34,17 @@ Values = Mapping[str, str]
 class Picture:
     """What can be drawn.
 
-    line: what it shows. draw: returns it, from the run directory (None without) and the values.
-    of_run: whether it is of a run. keys: of the values that it takes; `GROUP.` stands for
-    `OPTION.PARAMETER=value` of every option of that config group.
+    line: what it shows. draw: returns it, from the directory (None without) and the values.
+    takes: RUN_DIR, SWEEP, or [SWEEP] where it can do without; empty where it needs nothing.
+    keys: of the values that it takes; `GROUP.` stands for `OPTION.PARAMETER=value` of every option
+    of that config group. number: of the paper's figure.
     """
 
     line: str
     draw: Callable[[Path | None, Values], "Figure"]
-    of_run: bool = False
+    takes: str = ""
     keys: tuple[str, ...] = ()
+    number: str = ""
 
 
 def options(group: str) -> list[str]:
@@ -130,6 +132,69 @@ def outcomes(directory: Path | None, values: Values) -> "Figure":
     return outcome_law(returns, probabilities, marks, unit, f"Outcomes of {_title(one)}")
 
 
+def put_consistency(directory: Path | None, values: Values) -> "Figure":
+    """Draw how agents learn the put, and what they would come to without learning."""
+    from rigor.report.consistency import is_put
+    from rigor.report.sweep_pictures import consistency
+
+    assert directory is not None
+    return consistency(directory, is_put, "american_put")
+
+
+def lander_consistency(directory: Path | None, values: Values) -> "Figure":
+    """Draw how agents learn the windy lunar lander."""
+    from rigor.report.consistency import is_lander
+    from rigor.report.sweep_pictures import consistency
+
+    assert directory is not None
+    return consistency(directory, is_lander, "windy_lunar_lander")
+
+
+def preference_reversal(directory: Path | None, values: Values) -> "Figure":
+    """Draw the exact probabilities of the two goals, and learned ones where runs are given."""
+    from rigor.envs.wealth import SCALINGS
+    from rigor.report.reversal import learned_rows, reversal_figure, solve
+    from rigor.report.runs import find, load
+
+    scaling = values.get("scaling", "volatility")
+    if scaling not in SCALINGS:
+        raise UserError(f"scaling={scaling}: choose {' or '.join(SCALINGS)}")
+    learned = []
+    if directory:
+        learned = learned_rows([load(path) for path in find([directory])], scaling)
+        if not learned:
+            raise UserError(
+                f"{directory}: holds no finished learned run of the paper's wealth problems with "
+                f"risk=mean or risk=cvar and env.scaling={scaling}"
+            )
+    return reversal_figure(solve(scaling), learned, f"Two goals, {scaling} scaling")
+
+
+def improvement(directory: Path | None, values: Values) -> "Figure":
+    """Draw the improvement over a baseline, by default the time-inconsistent agent."""
+    from rigor.report.sweep_pictures import improvement_bars
+
+    assert directory is not None
+    text = values.get("baseline", "variant=time_inconsistent")
+    key, _, value = text.partition("=")
+    if not key or not value:
+        raise UserError(f"baseline={text}: must be KEY=VALUE, such as variant=time_aware")
+    return improvement_bars(directory, (key, value))
+
+
+def improvement_time_aware(directory: Path | None, values: Values) -> "Figure":
+    """Draw the improvement over the time-aware agent."""
+    return improvement(directory, {"baseline": "variant=time_aware"})
+
+
+def atari_curves(directory: Path | None, values: Values) -> "Figure":
+    """Draw the learning curves of all Atari games of a sweep."""
+    from rigor.report import sweep_pictures
+
+    assert directory is not None
+    return sweep_pictures.atari_curves(directory)
+
+
 def _choices(group: str, values: Values) -> dict[str, Any]:
     """Return the working object of every option of a group, by a name that says its parameters."""
     from hydra import compose, initialize_config_module
@@ -200,21 +265,31 @@ def _title(one: "Run") -> str:
 
 
 PICTURES = {
+    "put_consistency": Picture(
+        "learning the put, and exact values", put_consistency, "SWEEP", number="1a"
+    ),
+    "lander_consistency": Picture(
+        "learning the windy lunar lander", lander_consistency, "SWEEP", number="1b"
+    ),
+    "utilities": Picture("the utility f of every risk", utilities, keys=("risk.",), number="2"),
+    "preference_reversal": Picture(
+        "P of both goals of wealth, exact",
+        preference_reversal,
+        "[SWEEP]",
+        keys=("scaling",),
+        number="3ab",
+    ),
+    "improvement": Picture(
+        "over a baseline, game by game", improvement, "SWEEP", keys=("baseline",), number="4"
+    ),
     "discounts": Picture(
-        "every discount d_t and its one-step factor; steps=100, OPTION.KEY=value",
-        discounts,
-        keys=("steps", "discount."),
+        "every d_t; paper: hyperbolic.k=0.01", discounts, keys=("steps", "discount."), number="5"
     ),
-    "utilities": Picture(
-        "the utility f of every risk measure; OPTION.KEY=value", utilities, keys=("risk.",)
+    "improvement_time_aware": Picture(
+        "over the time-aware agent", improvement_time_aware, "SWEEP", number="6"
     ),
-    "policy": Picture(
-        "portfolios and goals by wealth and t: an exact agent's, env=gbwm", policy, of_run=True
-    ),
-    "boundary": Picture(
-        "when the put is exercised: an exact agent's, env=american_put", boundary, of_run=True
-    ),
-    "outcomes": Picture(
-        "the law of the discounted return: an exact agent's", outcomes, of_run=True
-    ),
+    "atari_curves": Picture("learning curves of all games", atari_curves, "SWEEP", number="7"),
+    "policy": Picture("an exact agent's portfolios and goals", policy, "RUN_DIR"),
+    "boundary": Picture("when an exact agent exercises the put", boundary, "RUN_DIR"),
+    "outcomes": Picture("the law of an exact agent's return", outcomes, "RUN_DIR"),
 }

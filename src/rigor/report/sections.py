@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rigor.report import comparison, inventory, panels, published
-from rigor.report.agents import Agent, baseline_of
+from rigor.report.agents import Agent
+from rigor.report.consistency import (
+    COLUMNS,
+    consistency_figure,
+    consistency_panel,
+    is_put,
+    split_lines,
+)
+from rigor.report.improvement import Improvement, comparisons, improvement_sheet
 from rigor.report.inline import inline_svg
 from rigor.report.runs import Run
 from rigor.report.sheet import Sheet, counted, several
@@ -59,7 +67,7 @@ def sections_of(
       runs: all of them. agents: the same, grouped. baselines: (key, value) pairs to compare with.
       look: the line of each agent. gallery: the directory, which exists.
     """
-    compared = _comparisons(agents, baselines)
+    compared = comparisons(agents, baselines)
     return [
         Section("agents", "Agents", sheets=[inventory.agent_sheet(agents)]),
         _learning(agents, look, gallery),
@@ -71,12 +79,7 @@ def sections_of(
             sheets=_full([comparison.score_sheet(agents)]),
             empty="No run of an environment without an exact optimum is done yet.",
         ),
-        Section(
-            "optimum",
-            "Against the exact optimum",
-            sheets=_full(solved_sheets(agents)),
-            empty="No finished run has a model to be measured against.",
-        ),
+        _optimum(agents, look, gallery),
         _inventory(runs, agents),
     ]
 
@@ -106,29 +109,8 @@ def _learning(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Se
     return section
 
 
-def _comparisons(
-    agents: Sequence[Agent], baselines: Sequence[tuple[str, str]]
-) -> list[comparison.Improvement]:
-    """Compare every agent with its baselines, each pair one way round only."""
-    found, seen = [], set()
-    for key, value in baselines:
-        for one in agents:
-            other = baseline_of(one, agents, key, value)
-            if (
-                other is None
-                or (other.label, one.label) in seen
-                or (one.label, other.label) in seen
-            ):
-                continue
-            seen.add((one.label, other.label))
-            result = comparison.improvement(one, other)
-            if result.rows:
-                found.append(result)
-    return found
-
-
 def _improvements(
-    compared: Sequence[comparison.Improvement],
+    compared: Sequence[Improvement],
     baselines: Sequence[tuple[str, str]],
     look: panels.Styles,
     gallery: Path,
@@ -142,14 +124,14 @@ def _improvements(
     )
     for number, one in enumerate(compared, 1):
         if one.drawn:
-            section.headlines.append(_headline(one))
+            section.headlines.append(one.headline)
             name = f"improvement_{number}"
             section.pictures.append(
                 _picture(
                     gallery, name, panels.improvement_panel(one, look), _improvement_caption(one)
                 )
             )
-        section.sheets.append(comparison.improvement_sheet(one, number))
+        section.sheets.append(improvement_sheet(one, number))
     if compared:
         section.key = [
             label for label in look if any(label in (one.agent, one.baseline) for one in compared)
@@ -164,19 +146,11 @@ def _improvements(
     return section
 
 
-def _headline(one: comparison.Improvement) -> str:
-    return (
-        f"{one.agent} over {one.baseline}: a higher mean score on {one.better} of "
-        f"{counted(len(one.rows), 'game')}; mean {one.mean:+.1f} %, median {one.median:+.1f} % "
-        f"over {counted(len(one.drawn), 'game')}."
-    )
-
-
-def _improvement_caption(one: comparison.Improvement) -> str:
+def _improvement_caption(one: Improvement) -> str:
     n = sorted({row["n"] for row in one.rows} | {row["n_baseline"] for row in one.rows})
     seeds = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
     text = (
-        f"{_headline(one)} Seeds of a game: {seeds}. Bars have the colour of the better agent; "
+        f"{one.headline} Seeds of a game: {seeds}. Bars have the colour of the better agent; "
         "lines are 95 % bootstrap intervals over seeds; the axis is logarithmic beyond ±100 %; "
         "* a negative baseline."
     )
@@ -241,6 +215,42 @@ def _aggregates(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> 
         )
     )
     section.sheets = _full([sheet, duels])
+    return section
+
+
+def _optimum(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Section:
+    sheets = solved_sheets(agents)
+    section = Section(
+        "optimum",
+        "Against the exact optimum",
+        sheets=_full(sheets),
+        empty="No finished run has a model to be measured against.",
+    )
+    split = next(one for one in sheets if one.name == "put_consistency")
+    section.text = split_lines(split)
+    puts = sorted({name for one in agents for name, runs in one.runs.items() if is_put(runs[0])})
+    drawn = [name for name in panels.environments_with_curves(agents) if name in puts]
+    if drawn:
+        save(consistency_figure(agents, drawn, look), gallery, "put_consistency")
+        small = [
+            inline_svg(
+                consistency_panel(agents, name, column, look),
+                f"put {name} {column}",
+                f"Learning {name}: {told}",
+            )
+            for name in drawn
+            for column, told in COLUMNS.items()
+        ]
+        caption = (
+            "The put: evaluations against agent steps, mean over seeds with its 95 % bootstrap "
+            "interval; dashed, what an exact agent of the same variant, quadrature and bootstrap "
+            "is worth, where the report has one; dotted, the optimum. Agents maximise the "
+            "objective, not the undiscounted score."
+        )
+        section.pictures = [Picture("put_consistency", caption, small)]
+        section.key = [
+            one.label for one in agents if set(drawn) & set(panels.environments_with_curves([one]))
+        ]
     return section
 
 
