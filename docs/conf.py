@@ -19,14 +19,16 @@ html_copy_source = False
 default_role = "code"  # docstrings have Markdown's single backticks
 napoleon_use_ivar = True  # attributes of dataclasses are described once
 autodoc_member_order = "bysource"
-autodoc_typehints_format = "short"
+autodoc_typehints = "none"  # docstrings give shapes and units
+napoleon_attr_annotations = False
+highlight_language = "none"  # of blocks that name no language: commands and trees
 
 
-def _bars(app, what, name, obj, options, lines):
-    """Keep |x|, an absolute value, from being taken for a substitution."""
-    lines[:] = [line.replace("|", r"\|") for line in lines]
+def _plain(app, what, name, obj, options, lines):
+    """Keep |x| and [E, *shape] from being taken for markup."""
+    lines[:] = [line.replace("|", r"\|").replace("*", r"\*") for line in lines]
 
 
 def setup(app):
-    """Connect the above."""
-    app.connect("autodoc-process-docstring", _bars)
+    """Connect the above, before napoleon adds markup of its own."""
+    app.connect("autodoc-process-docstring", _plain, priority=1)

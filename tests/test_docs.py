@@ -1,6 +1,8 @@
 """What the documentation shows is run as it stands there."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,28 @@ def test_the_problem_of_ones_own_is_solved(tmp_path):
         result = json.loads(path.read_text())
         assert at_least < result["objective"] < at_most
         assert result["regret"] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_an_environment_of_ones_own_is_learned(tmp_path):
+    (code, table), (yaml,) = (blocks("own_environment.md", one) for one in ("python", "yaml"))
+    (tmp_path / "my_envs.py").write_text(code)
+    (tmp_path / "mine" / "env").mkdir(parents=True)
+    (tmp_path / "mine" / "env" / "corridor.yaml").write_text(yaml)
+    choices = ("--config-dir", "mine", *TINY, "env=corridor", "discount=hyperbolic", "out=out")
+    done = rigor_train(*choices, cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    result = result_of(tmp_path / "out")
+    # at once, or through all four cells: nothing else is paid
+    assert result["return_mean"] in (0.0, 1.0, 10.0)
+
+    (tmp_path / "model.py").write_text(table)
+    subprocess.run([sys.executable, "model.py"], cwd=tmp_path, check=True)
+    choices = ("env=tabular", "env.path=model.npz", "agent=backward_induction", "risk=cvar")
+    done = rigor_train(*choices, "tracker=none", "out=solved", cwd=tmp_path)
+    assert done.code == 0, done
+    # two states, ten decisions, rewards of 1 and -1: at most the discounted sum of ten
+    assert 0.0 < result_of(tmp_path / "solved")["objective"] < sum(0.99**t for t in range(10))
 
 
 @pytest.fixture
