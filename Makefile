@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check bench bench-compare bench-memory clean
+.PHONY: help setup train test check docs bench bench-compare bench-memory clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -35,6 +35,10 @@ check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
+docs: $(READY) ## the pages, site/docs/index.html; a link that leads nowhere is an error
+	$(BIN)/sphinx-build -q -E -a -W --keep-going -c docs . site
+	@echo site/docs/index.html
+
 # without the public peer the benchmark says so and goes on
 $(PEERS): $(READY)
 	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]' && touch $@
@@ -49,5 +53,5 @@ bench-compare: $(READY) ## what moved between two benchmarks: OLD=a.json NEW=b.j
 bench-memory: $(READY) ## what a replay of a million frames takes: 7 GB of memory and of disk
 	$(BIN)/python benchmarks/memory.py
 
-clean: ## remove .venv and caches; runs stay
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove .venv, pages and caches; runs stay
+	rm -rf .venv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

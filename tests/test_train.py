@@ -100,25 +100,6 @@ class HalfLife:
     def step_factor(self, t):
         return np.full(np.shape(t), self.tail_factor)
 
-
-class Twice:
-    """The mean of twice the outcome: a utility that rigor does not know."""
-
-    needs_stock = False
-    positively_homogeneous = True
-    lipschitz = 2.0
-
-    def f(self, x):
-        return 2 * x
-
-    def value(self, stock, mass, z):
-        return 2 * z.mean(-1)
-
-    def direct(self, outcomes, probabilities=None):
-        return float(2 * np.average(outcomes, weights=probabilities))
-
-    def oce(self, outcomes, probabilities=None):
-        return self.direct(outcomes, probabilities), 0.0
 '''
 
 
@@ -128,7 +109,6 @@ def user(tmp_path):
     (tmp_path / "mine.py").write_text(USER_MODULE)
     for file, text in {
         "discount/half_life.yaml": "_target_: mine.HalfLife\nsteps: 7\n",
-        "risk/twice.yaml": "_target_: mine.Twice\n",
     }.items():
         path = tmp_path / "conf" / file
         path.parent.mkdir(parents=True)
@@ -460,16 +440,16 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_users_own_discount_and_utility(tmp_path, user):
-    own = ("--config-dir", "conf", "discount=half_life", "risk=twice")
+def test_a_users_own_discount_is_fitted(tmp_path, user):
+    """What `docs/own_discount.md` shows is run by `test_docs.py`."""
+    own = ("--config-dir", "conf", "discount=half_life")
     done = rigor_train(*own, *TINY, "agent=multihorizon", "out=out", cwd=tmp_path, env=user)
     assert (done.code, done.err) == (0, "")
     run = only(tmp_path / "out")
-    assert run.name.startswith("cartpole-multihorizon-half_life-twice-time_consistent-s0-")
+    assert run.name.startswith("cartpole-multihorizon-half_life-mean-time_consistent-s0-")
     result = read(run / "result.json")
-    # half-life 7: the sum of a long game is 1/(1 - 2^(-1/7)) = 10.6, and the utility doubles it
-    assert 2 * result["return_mean"] > result["objective"] > 0
-    expected = [2 * sum(0.5 ** (t / 7) for t in range(int(n))) for n in result["returns"]]
+    # half-life 7: the sum of a long game is 1/(1 - 2^(-1/7)) = 10.6
+    expected = [sum(0.5 ** (t / 7) for t in range(int(n))) for n in result["returns"]]
     assert result["objective"] == pytest.approx(sum(expected) / len(expected))
     assert "stands on" in (run / "train.log").read_text()  # how well the fit stands for it
 

@@ -29,6 +29,8 @@ from rigor.maths import discount, horizons, outer, utility
 from rigor.maths.horizons import Bundle
 from rigor.tracking.wandb_sink import Tracker
 
+_NO_TARGET = "{group}: its YAML file has no _target_; name the class, as in _target_: module.Class"
+
 
 @dataclass
 class Variant:
@@ -359,6 +361,8 @@ def _working(group: str, node: Any) -> Any:
     """Return the working object of a group's node; a plain value is its own."""
     if not isinstance(node, DictConfig):
         return node
+    if "_target_" not in node:
+        raise UserError(_NO_TARGET.format(group=group))
     try:
         return instantiate(node, _convert_="all")
     except InstantiationException as error:
@@ -367,6 +371,8 @@ def _working(group: str, node: Any) -> Any:
         reason = _line(error.__cause__ or error)
         if not isinstance(error.__cause__, ValueError):
             raise UserError(f"{where}: {reason}") from error
+        if f"{group}." not in reason:  # a class of the user's own
+            reason = f"{group}: {reason}"
         # names its key as the group's own, also where it is nested, as in discount.base
         raise UserError(reason.replace(f"{group}.", f"{where}.", 1)) from error
 
@@ -381,13 +387,23 @@ def _with_target(cls: type) -> type:
 
 def _default_quadrature(node: DictConfig) -> str:
     """The released rule where the discount has a known mixture, a fit elsewhere."""
-    return horizons.default_quadrature(get_class(node["_target_"]))
+    return horizons.default_quadrature(_class("discount", node))
 
 
 def _default_life_loss(protocol: str, node: DictConfig) -> str:
     """The protocol's, but `ignore` where c0 is chosen for whole games."""
-    needs_stock = getattr(get_class(node["_target_"]), "needs_stock", True)
+    needs_stock = getattr(_class("risk", node), "needs_stock", True)
     return "ignore" if needs_stock else str(protocol_value(protocol, "life_loss"))
+
+
+def _class(group: str, node: DictConfig) -> type:
+    """Return the class that a group's node names, or refuse in one line."""
+    if "_target_" not in node:
+        raise UserError(_NO_TARGET.format(group=group))
+    try:
+        return get_class(node["_target_"])
+    except (ImportError, ValueError) as error:
+        raise UserError(f"{group}: {_line(error)}") from error
 
 
 def _line(error: BaseException) -> str:

@@ -190,7 +190,7 @@ def return_range(model: Model, factors: np.ndarray) -> tuple[float, float]:
 
 def refuse_overflow(utility: Utility, lowest: float, highest: float) -> None:
     """Raise UserError where exp(βx) of the entropic utility leaves float64 over the returns."""
-    beta = getattr(utility, "beta", None)
+    beta = utility.beta if isinstance(utility, Entropic) else None  # not a user's own beta
     reach = max(abs(lowest), abs(highest), highest - lowest)
     if beta is not None and abs(beta) * reach > LARGEST_EXPONENT:
         raise UserError(

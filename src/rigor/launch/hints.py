@@ -161,7 +161,10 @@ def _missing(file: str, known: Sequence[str]) -> str:
     group, _, option = file.removesuffix(".yaml").partition("/")
     options = _options()
     if group in options:
-        known = options[group]
+        own = [] if "/" in option else known  # with those of the user's --config-dir
+        schemas = [cls.__name__ for cls in config.SCHEMAS.get(group, ())]
+        ours = options[group]
+        known = ours + [name for name in own if name not in [*ours, *schemas]]
     else:  # one of Hydra's, or of the user's
         group, _, option = file.removesuffix(".yaml").rpartition("/")
     nearest = difflib.get_close_matches(option, known, n=3)

@@ -34,10 +34,6 @@ class Utility(Protocol):
         """Whether the best action can depend on the stock."""
 
     @property
-    def positively_homogeneous(self) -> bool:
-        """Whether f(λx) = λ f(x) for λ > 0 ("indifference to scaling")."""
-
-    @property
     def lipschitz(self) -> float | None:
         """The constant L of f, None where there is no global one (erratum E4)."""
 
@@ -54,9 +50,6 @@ class Utility(Protocol):
           mass: D = d̃_t, float64 [B], >= 0.
           z: outcomes Σ_i w_{i,t} ξ_ij, float64 [B, A, N], reward units.
         """
-
-    def direct(self, outcomes: np.ndarray, probabilities: np.ndarray | None = None) -> float:
-        """Return the risk measure by its textbook formula."""
 
     def oce(
         self, outcomes: np.ndarray, probabilities: np.ndarray | None = None

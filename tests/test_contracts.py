@@ -1,0 +1,158 @@
+"""What a user's own discount and risk measure must give, and the line that says what is wrong."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cli import composed
+
+from rigor.checks import validate
+from rigor.config import build
+from rigor.contracts import check_discount, check_risk
+from rigor.errors import UserError
+from rigor.maths import discount, utility
+
+OURS = [
+    discount.Exponential(0.99),
+    discount.Exponential(0.0),
+    discount.Hyperbolic(0.05),
+    discount.GeneralizedHyperbolic(0.05, 1.5),
+    discount.QuasiHyperbolic(0.7, 0.99),
+    discount.CIR(0.05, 0.01, 0.1, 0.01),
+    discount.Capped(discount.Hyperbolic(0.05), 0.98),
+    discount.TailIntegral(0.05, 0.99),
+]
+RISKS = [
+    utility.Mean(),
+    utility.CVaR(0.25),
+    utility.MeanCVaR(0.5, 0.1),
+    utility.Entropic(-0.5),
+    utility.MeanVariance(0.1),
+]
+
+
+@pytest.mark.parametrize("choice", OURS, ids=lambda choice: type(choice).__name__)
+def test_the_discounts_of_rigor_pass(choice):
+    check_discount(choice)
+
+
+@pytest.mark.parametrize("choice", RISKS, ids=lambda choice: type(choice).__name__)
+def test_the_risk_measures_of_rigor_pass(choice):
+    check_risk(choice, learns=True)
+
+
+@dataclass
+class Halving:
+    """d_t = 2^-t, right in everything until a test changes it."""
+
+    mixture = None
+    atoms = (np.array([0.5]), np.ones(1))
+    tail_factor = 0.5
+
+    def factor(self, t):
+        return 0.5 ** np.asarray(t, float)
+
+    def step_factor(self, t):
+        return np.full(np.shape(t), 0.5)
+
+
+@dataclass
+class Losses:
+    """CVaR at 1/2, right in everything until a test changes it."""
+
+    needs_stock = True
+    lipschitz = 2.0
+
+    def f(self, x):
+        return 2 * x.clip(max=0.0)
+
+    def value(self, stock, mass, z):
+        stock, mass = stock[:, None, None], mass[:, None, None]
+        return ((self.f(stock + mass * z) - self.f(stock)) / mass).mean(-1)
+
+    def oce(self, x, p=None):
+        return utility.CVaR(0.5).oce(x, p)
+
+
+def with_member(cls, **members):
+    return type("Mine", (cls,), members)()
+
+
+def raises_in(self, t):
+    return t["first"]
+
+
+def test_what_is_right_passes():
+    check_discount(Halving())
+    check_risk(Losses(), learns=True)
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ({"factor": lambda self, t: 0.9 ** np.asarray(t) * 2}, "factor(0) is 2; a discount starts"),
+        ({"factor": lambda self, t: 1.0 + np.asarray(t)}, "factor(1) is 2; a discount lies from 0"),
+        ({"factor": lambda self, t: np.where(t == 3, 0.1, 1.0)}, "rises from 0.1 at t=3 to 1"),
+        ({"factor": lambda self, t: 1.0}, "factor(t) gives shape () where (1001,) is due"),
+        ({"factor": lambda self, t: t * np.nan}, "factor(t) gives nan"),
+        ({"factor": lambda self, t: "half"}, "gives 'half', not numbers"),
+        ({"factor": raises_in}, "factor(t) raised IndexError: only integers"),
+        (
+            {"step_factor": lambda self, t: np.full(np.shape(t), 0.4)},
+            "step_factor(0) is 0.4, but factor(1)/factor(0) is 0.5",
+        ),
+        ({"tail_factor": 1.5}, "tail_factor is 1.5"),
+        ({"mixture": 3}, "mixture is a rigor.maths.discount.Mixture"),
+        ({"atoms": (np.array([0.4]), np.ones(1))}, "their sum is off by 0.1"),
+    ],
+)
+def test_a_discount_that_contradicts_itself_is_refused(member, said):
+    with pytest.raises(UserError) as refusal:
+        check_discount(with_member(Halving, **member))
+    assert str(refusal.value).startswith("discount=Mine: ")
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ({"f": lambda self, x: 2 * x}, "f(0) is 0 and f(1) is 2; a utility has f(0) = 0 and"),
+        ({"f": lambda self, x: x - 1}, "f(0) is -1"),
+        ({"f": lambda self, x: x - x**2}, "does not increase concavely"),
+        ({"f": lambda self, x: x.clip(min=-0.1, max=0)}, "f(x) <= x"),
+        ({"f": lambda self, x: x.sum(-1)}, "f(x) gives shape (3,) where (3, 3) is due"),
+        ({"oce": lambda self, x, p=None: x.mean()}, "oce(outcomes) gives shape () where (2,)"),
+        (
+            {"oce": lambda self, x, p=None: (5.0, 0.0)},
+            "oce says 5 at c=0, where -c + mean f(c + x)",
+        ),
+        ({"value": lambda self, stock, mass, z: z}, "gives Tensor of shape (3, 4, 5); a finite"),
+        ({"value": lambda self, stock, mass, z: -z.mean(-1)}, "ranks actions other than"),
+        ({"value": lambda self, stock, mass, z: z.numpy().mean(-1)}, "gives ndarray of shape"),
+        ({"value": lambda self, stock, mass: 0.0}, "raised TypeError"),
+    ],
+)
+def test_a_risk_measure_that_contradicts_itself_is_refused(member, said):
+    with pytest.raises(UserError) as refusal:
+        check_risk(with_member(Losses, **member), learns=True)
+    assert str(refusal.value).startswith("risk=Mine: ")
+    assert said in str(refusal.value)
+
+
+def test_a_value_is_not_asked_of_where_nothing_learns():
+    check_risk(with_member(Losses, value=None), learns=False)
+
+
+@pytest.mark.parametrize(
+    ("group", "missing"), [("discount", "step_factor, tail_factor"), ("risk", "oce, lipschitz")]
+)
+def test_what_is_missing_is_named(group, missing):
+    has = {
+        "discount": SimpleNamespace(factor=1, mixture=None, atoms=None),
+        "risk": SimpleNamespace(f=1, value=1, needs_stock=True),
+    }[group]
+    config = build(composed("env=cartpole"))
+    setattr(config, group, has)
+    with pytest.raises(UserError, match=f"{group}=SimpleNamespace: has no {missing}; a {group} "):
+        validate(config)

@@ -1,0 +1,74 @@
+"""`docs/metrics.md` names every number that a run leaves, and none that no run leaves."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli import TINY, environment, rigor_train
+
+from rigor.exact import run as exact
+from rigor.learning import loop
+
+PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
+COLUMNS, *KEYS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+
+SHORT = "train.steps=200 train.batch_size=16 agent.quantiles=5 tracker=none"
+SHORT += " evaluate.every=1 evaluate.episodes=1 evaluate.final_episodes=1"
+EXACT = "agent=backward_induction tracker=none"
+ENDLESS = "env=tabular env.horizon=inf discount=exponential discount.gamma=.8"
+STATIONARY = f"{ENDLESS} agent=infinite_horizon tracker=none"
+RUNS = {
+    "cartpole": " ".join([*TINY, "tracker=wandb", "tracker.mode=offline", "risk=cvar"]),
+    "atari": f"env=atari/pong agent=multihorizon {SHORT} env.max_frames=400 env.num_envs=2",
+    "learned": f"env=gbwm {SHORT}",
+    "endless": f"{ENDLESS} {SHORT}",
+    "wealth": f"env=gbwm risk=cvar exact.grid=true {EXACT}",
+    "put": f"env=american_put {EXACT}",
+    "algorithm 1": f"{STATIONARY} risk=entropic",
+    "stationary": f"{STATIONARY} variant=time_inconsistent",
+}
+
+
+def documented(*sections: str) -> list[str]:
+    """The names in the first column of the tables of some sections."""
+    rows = re.findall(r"^\| (`.*?) \|", "\n".join(sections), flags=re.MULTILINE)
+    return [name for row in rows for name in re.findall(r"`([\w/]+)`", row)]
+
+
+def test_the_columns_are_those_of_the_code_in_their_order():
+    assert documented(COLUMNS) == loop.COLUMNS
+    assert set(exact.COLUMNS) <= set(loop.COLUMNS)
+
+
+@pytest.mark.parametrize("sections", [[COLUMNS], KEYS])
+def test_no_name_stands_twice(sections):
+    names = documented(*sections)
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.slow
+def test_runs_leave_what_is_documented_and_all_of_it(tmp_path):
+    columns, keys = set(), set()
+    for name, command in RUNS.items():
+        out = tmp_path / name
+        done = rigor_train(*command.split(), f"out={out}", cwd=tmp_path, env=environment())
+        assert done.code == 0, (name, done)
+        (run,) = out.glob("*-*/metrics.csv")
+        columns |= set(next(csv.reader(run.open())))
+        keys |= json.loads((run.parent / "result.json").read_text()).keys()
+    assert columns == set(documented(COLUMNS))
+    assert keys == set(documented(*KEYS))
+    assert in_wandb(next((tmp_path / "cartpole").glob("*/wandb/offline-run-*"))) <= columns | keys
+
+
+def in_wandb(run: Path) -> set[str]:
+    """The names that W&B shows of an offline run, without its own, such as `_step`."""
+    command = [Path(sys.executable).with_name("wandb"), "leet", "inspect", "--summary", "--json"]
+    done = subprocess.run([*command, run], capture_output=True, text=True, check=True)
+    names = {name for name in json.loads(done.stdout)["summary"] if not name.startswith("_")}
+    assert {"eval_score", "loss", "objective"} <= names
+    return names
