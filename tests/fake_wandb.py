@@ -13,7 +13,8 @@ KEY = "0" * 40
 
 
 class Server(ThreadingHTTPServer):
-    """Runs by id, each with its latest `config`, its `summary`, `history` rows, names and tags.
+    """Runs by id, each with its latest `config`, its `summary`, `history` rows, names and tags;
+    workspaces by their name.
 
     refuses: answer every query with an error of the server.
     """
@@ -24,6 +25,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.runs: dict[str, dict] = {}
         self.files: dict[str, bytes] = {}
+        self.views: dict[str, dict] = {}
         self.refuses = False
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -44,6 +46,9 @@ class Server(ThreadingHTTPServer):
         if "createRunFiles" in query:
             places = [{"name": name, "uploadUrl": f"{self.url}/{name}"} for name in asked["files"]]
             return {"createRunFiles": {"runID": "r", "uploadHeaders": [], "files": places}}
+        if "upsertView" in query:
+            self.views[asked["name"]] = asked
+            return {"upsertView": {"view": {"id": "view", "name": asked["name"]}, "inserted": True}}
         return {"viewer": {"id": "v", "username": "me", "entity": "me", "flags": "{}"}}
 
     def stream(self, run: str, sent: dict) -> None:
@@ -116,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send({"exitcode": None, "limits": {}})
         elif self.path == "/graphql":
             asked = json.loads(body)
-            self._send({"data": self.server.answer(asked["query"], asked["variables"])})
+            self._send({"data": self.server.answer(asked["query"], asked.get("variables") or {})})
         else:
             self._send({})
 

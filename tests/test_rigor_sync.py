@@ -21,6 +21,7 @@ from pathlib import Path
 from rigor.tracking.wandb_sink import Tracker, open_sink
 folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 names = {"group": "sweep", "name": "run · s0", "tags": ["mean"], "job_type": "train"}
+names["problem"] = "pong"
 sink = open_sink(Tracker("wandb", "offline", "rigor", False), folder, {"seed": 3}, names)
 for step in range(first, last):
     sink.log({"steps": 10 * step, "loss": 0.5})

@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +17,7 @@ from rigor.errors import RunFailed, UserError
 from rigor.report.runs import find
 from rigor.tracking.lock import Lock
 from rigor.tracking.rundir import RunDirectory
-from rigor.tracking.wandb_sink import base_url, has_key
+from rigor.tracking.wandb_login import refuse_no_way
 
 HELP = """\
 rigor-sync: upload to W&B what was mirrored offline.
@@ -33,7 +31,6 @@ WANDB_BASE_URL say where to.
 """
 
 _KEPT = "nothing is lost, the same command uploads them later"
-_PATIENCE = 10  # seconds that W&B has to answer; its own client would try for days
 
 
 def main() -> None:
@@ -78,28 +75,11 @@ def run(arguments: Sequence[str]) -> None:
             counts["uploaded before" if files else "never mirrored"] += 1
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if waiting:
-        _refuse_no_way(len(waiting))
+        waits = "1 run waits" if len(waiting) == 1 else f"{len(waiting)} runs wait"
+        refuse_no_way(f"{waits}, {_KEPT}")
         place = _upload(waiting)
         told = f"{len(waiting)} uploaded{place and f' to {place}'}{told and f', {told}'}"
     print(told)
-
-
-def _refuse_no_way(runs: int) -> None:
-    """Raise a `UserError` where W&B's own client would ask for a key or wait without an end."""
-    waiting = f"{runs} {'run waits' if runs == 1 else 'runs wait'}, {_KEPT}"
-    if not has_key():
-        raise UserError(f"no W&B key: run `wandb login` or set WANDB_API_KEY; {waiting}")
-    try:
-        with urllib.request.urlopen(base_url(), timeout=_PATIENCE):
-            pass
-    except urllib.error.HTTPError:
-        pass  # somebody answers
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise UserError(
-            f"{base_url()}: no answer ({reason}); sync from a machine that reaches it, or correct "
-            f"WANDB_BASE_URL; {waiting}"
-        ) from error
 
 
 def _upload(waiting: dict[Path, list[Path]]) -> str:

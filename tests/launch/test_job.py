@@ -74,6 +74,7 @@ def test_what_a_run_is_called_in_wandb(pong):
         "name": "pong · time_consistent · s3",
         "tags": choices,
         "job_type": "train",
+        "problem": "pong",
         "choices": dict(zip(NAMED, choices, strict=True)),
     }
     assert tracked_as(one, None)["group"] == "-".join(choices)

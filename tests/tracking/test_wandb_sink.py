@@ -8,16 +8,23 @@ import pytest
 
 from rigor.errors import UserError
 from rigor.tracking import wandb_sink
-from rigor.tracking.wandb_sink import Sink, Tracker, has_key, open_sink
+from rigor.tracking.wandb_login import has_key
+from rigor.tracking.wandb_sink import Sink, Tracker, open_sink
 
-NAMES = {"group": "sweep", "name": "run · s0", "tags": ["mean", "x" * 70], "job_type": "train"}
+NAMES = {
+    "group": "sweep",
+    "name": "run · s0",
+    "tags": ["mean", "x" * 70],
+    "job_type": "train",
+    "problem": "pong",
+}
 
 MIRROR = """
 import json, os, signal, sys, time
 from pathlib import Path
 from rigor.tracking.wandb_sink import Tracker, open_sink
 folder, kill = Path(sys.argv[1]), sys.argv[2] == "kill"
-names = {"group": "sweep", "name": "run", "tags": ["mean"], "job_type": "train"}
+names = {"group": "sweep", "name": "run", "tags": ["mean"], "job_type": "train", "problem": "pong"}
 sink = open_sink(Tracker("wandb", "auto", "project", True), folder, {"seed": 3}, names)
 assert sink.active
 for step in range(5):
@@ -65,6 +72,7 @@ def test_an_offline_run_is_written_into_the_run_directory(tmp_path):
     assert found["summary"]["steps"] == 40
     assert found["summary"]["loss"] == 0.5
     assert found["summary"]["objective"] == 1.5
+    assert found["summary"]["score/pong"] == -1.0
     assert found["summary"]["device"] == "cpu"
     # the best of the whole run, whose earlier part this start of W&B has not seen
     assert found["summary"]["eval_score"] == {"max": 9.0, "last": -1.0}

@@ -138,12 +138,14 @@ def tracked_as(one: Job, sweep: str | None) -> dict[str, Any]:
     has their values only.
     """
     choices = {group: _short(value) for group, value in one.choices.items()}
-    shown = [choices.get("env", ""), choices.get("variant", ""), f"s{one.plain['seed']}"]
+    problem = choices.get("env", "run")
+    shown = [problem, choices.get("variant", ""), f"s{one.plain['seed']}"]
     return {
         "group": sweep or "-".join(choices.values()),
         "name": " · ".join(part for part in shown if part),
         "tags": list(choices.values()),
         "job_type": "train" if one.config.learns else "solve",
+        "problem": problem,
         "choices": choices,
     }
 

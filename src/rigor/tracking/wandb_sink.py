@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import netrc
 import os
 import sys
 import uuid
@@ -10,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from omegaconf import MISSING
 
 from rigor.errors import UserError
 from rigor.tracking.disk import append_text, atomic_write
 from rigor.tracking.metrics import read
+from rigor.tracking.wandb_login import has_key
 
 _LOG = logging.getLogger("rigor")
 _NAMES = ("none", "wandb")
@@ -55,10 +54,15 @@ class Sink:
     The first failure of W&B is told once, in `train.log` and on the console, and ends the mirror.
     """
 
-    def __init__(self, run: Any, log_path: Path, episodes: bool = False) -> None:
-        """Take a W&B run, or None, and whether it gets tables of episodes."""
+    def __init__(self, run: Any, log_path: Path, problem: str = "", episodes: bool = False) -> None:
+        """Take a W&B run, or None, the name of its problem, and whether it gets tables of episodes.
+
+        Evaluation scores go to `score/PROBLEM` too: a panel of W&B shows a metric of all runs, and
+        scores of different games have no common axis.
+        """
         self._run = run
         self._log_path = log_path
+        self._own_score = f"score/{problem}"
         self._episodes = episodes
 
     @property
@@ -71,7 +75,10 @@ class Sink:
         if self._run is None:
             return
         try:
-            self._run.log({key: value for key, value in row.items() if value is not None})
+            told = {key: value for key, value in row.items() if value is not None}
+            if "eval_score" in told:
+                told[self._own_score] = told["eval_score"]
+            self._run.log(told)
         except Exception as error:  # whatever breaks in W&B, the run goes on without it
             self._give_up(error)
 
@@ -104,6 +111,8 @@ class Sink:
         try:
             # lists and versions stand in result.json; a table of runs has no column for them
             told = {k: v for k, v in result.items() if isinstance(v, int | float | str)}
+            if "return_mean" in told:
+                told[self._own_score] = told["return_mean"]
             self._run.summary.update(_best(self._log_path.with_name("metrics.csv")) | told)
             self._run.finish(exit_code=exit_code)
         except Exception as error:  # as in `log`
@@ -129,8 +138,8 @@ def open_sink(
       run_directory: W&B's own files go to `wandb/` in it.
       config: what W&B shows as the run's config: the resolved one as plain containers, and what
         else describes the run.
-      names: `group`, `name`, `tags` and `job_type`. The id is made once and kept in the run
-        directory, so that a resumed run stays one run.
+      names: `group`, `name`, `tags`, `job_type` and `problem`. The id is made once and kept in the
+        run directory, so that a resumed run stays one run.
 
     Raises:
       UserError: online is asked for and there is no key; W&B would stop to ask for it.
@@ -141,32 +150,12 @@ def open_sink(
         return Sink(None, log_path)
     mode = _mode(tracker)
     try:
-        return Sink(_init(tracker.project, mode, folder, config, names), log_path, tracker.episodes)
+        run = _init(tracker.project, mode, folder, config, names)
+        return Sink(run, log_path, names["problem"], tracker.episodes)
     except Exception as error:  # whatever breaks in W&B, the run goes on without it
         _forget_service()
         _warn(log_path, f"not mirrored ({_short(error)})")
         return Sink(None, log_path)
-
-
-def has_key() -> bool:
-    """Tell whether W&B would find a key, without importing it and without the network."""
-    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
-        return True
-    host = urlsplit(base_url()).netloc
-    named = os.environ.get("NETRC")
-    for path in [named] if named else ["~/.netrc", "~/_netrc"]:
-        try:
-            found = netrc.netrc(os.path.expanduser(path)).authenticators(host)
-        except (OSError, netrc.NetrcParseError):
-            continue
-        if found and found[2]:
-            return True
-    return False
-
-
-def base_url() -> str:
-    """Return where W&B's server is."""
-    return os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"
 
 
 def _mode(tracker: Tracker) -> str:
