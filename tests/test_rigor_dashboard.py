@@ -1,6 +1,13 @@
+import fcntl
 import json
+import os
+import pty
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 from cli import environment
@@ -9,6 +16,7 @@ from synthetic import config_of, make_run, make_sweep
 
 from rigor import dashboard
 from rigor.errors import UserError
+from rigor.tracking.wandb_sink import Tracker, open_sink
 
 TRACKER = {"name": "wandb", "mode": "offline", "project": "rigor", "episodes": False}
 
@@ -76,6 +84,44 @@ def test_saved_again_it_is_the_same_view(sweep):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("rigor-dashboard: W&B did not take it: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_runs_are_shown_in_a_terminal(sweep, tmp_path):
+    names = {"group": "grid", "name": "run", "tags": [], "job_type": "train", "problem": "pong"}
+    for path in tmp_path.glob("pong-*"):
+        sink = open_sink(Tracker("wandb", "offline", "rigor", False), path, {}, names)
+        sink.log({"steps": 1, "loss": 0.5})
+        sink.finish(0, {})
+    keyboard, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rigor.dashboard", str(submitted(sweep)), "--live"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment(TERM="xterm-256color", HOME=str(tmp_path), TMPDIR=str(tmp_path)),
+        start_new_session=True,
+    )
+    os.close(terminal)
+    screen = b""
+    try:
+        while b"[2 items]" not in screen:
+            ready, _, _ = select.select([keyboard], [], [], 60)
+            assert ready, screen
+            screen += os.read(keyboard, 65536)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        os.close(keyboard)
+
+
+def test_live_without_a_terminal_or_files_is_refused(sweep, tmp_path):
+    assert "no run of the sweep has W&B files yet" in command(submitted(sweep), "--live").stderr
+    for path in tmp_path.glob("pong-*"):
+        (path / "wandb" / "offline-run-20260101_000000-1a2b").mkdir(parents=True)
+    done = command(sweep, "--live")
+    assert (done.returncode, done.stderr) == (2, "rigor-dashboard: --live needs a terminal\n")
 
 
 def test_saving_without_a_key_is_refused(sweep):

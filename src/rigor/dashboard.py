@@ -7,7 +7,9 @@ import argparse
 import io
 import json
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 HELP = """\
 Arrange a W&B workspace for a sweep: curves by game and agent, final scores,
 improvement over the baselines, throughput and failures. Prints what would stand
-in it; --save makes it in W&B, and again what it made before.
+in it; --save makes it in W&B, and again what it made before. --live needs no
+account: it shows the curves of the runs in this terminal, while they train, too.
 """
 
 
@@ -61,6 +64,9 @@ def run(arguments: Sequence[str]) -> None:
     from rigor.tracking.wandb_login import refuse_no_way
 
     paths = read_manifest(directory).runs
+    if given.live:
+        _watch(paths)
+        return
     if given.save:
         refuse_no_way("the dashboard is not saved")
     from rigor.report.runs import load
@@ -74,6 +80,23 @@ def run(arguments: Sequence[str]) -> None:
         print(json.dumps(json.loads(made._to_model().model_dump_json(by_alias=True)), indent=1))
     else:
         print(outline(made, len(paths)))
+
+
+def _watch(paths: Sequence[Path]) -> None:
+    """Show the runs in W&B's terminal dashboard, which wants their files in one folder.
+
+    Raises:
+      UserError: there is no terminal, or no run was mirrored yet.
+    """
+    written = [one for path in paths for one in sorted((path / "wandb").glob("*run-*-*"))]
+    if not written:
+        raise UserError("no run of the sweep has W&B files yet (or tracker=none)")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("--live needs a terminal")
+    with tempfile.TemporaryDirectory() as folder:
+        for one in written:
+            os.symlink(one.resolve(), Path(folder) / one.name)
+        subprocess.run([sys.executable, "-m", "wandb", "leet", folder], check=False)
 
 
 def _own_entity() -> str:
@@ -126,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("directory", metavar="SWEEP_DIR", help="OUT/sweeps/NAME")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--json", action="store_true", help="print it as W&B would get it")
+    what.add_argument("--live", action="store_true", help="curves in this terminal; q ends it")
     what.add_argument("--save", action="store_true", help="save it in W&B; needs a login")
     return parser
 
