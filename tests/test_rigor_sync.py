@@ -74,6 +74,20 @@ def test_a_resumed_run_is_one_curve_and_nothing_goes_up_twice(tmp_path, server):
 
 
 @pytest.mark.slow
+def test_a_killed_start_goes_up_as_far_as_it_is_whole(tmp_path, server):
+    run = mirrored(tmp_path / "run", (0, 5))
+    (file,) = (run / "wandb").glob("offline-run-*/*.wandb")
+    file.write_bytes(file.read_bytes()[:-3])  # what SIGKILL leaves
+    mirrored(run, (5, 7))
+    done = rigor_sync(run, url=server.url)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "uploaded run, all that was whole\n" in done.stdout
+    kept = server.runs[(run / "wandb" / "id").read_text().strip()]
+    assert [row["steps"] for row in kept["history"]] == [0, 10, 20, 30, 40, 50, 60]
+    assert rigor_sync(run, url=server.url).stdout == "1 uploaded before\n"
+
+
+@pytest.mark.slow
 def test_a_trained_sweep_is_uploaded_as_a_group(tmp_path, server):
     tiny = ["tracker=wandb" if one == "tracker=none" else one for one in TINY]
     done = rigor_train(*tiny, "agent=singlehorizon", "seed=0,1", "-m", "out=out", cwd=tmp_path)

@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> None:
     counts = dict.fromkeys(("uploaded before", "still at work", "never mirrored"), 0)
     for path in find([Path(one).expanduser() for one in arguments]):
         files = sorted((path / "wandb").glob("offline-run-*/*.wandb"))
-        left = [file for file in files if not _is_synced(file)]
+        left = _unsynced(files)
         if left and RunDirectory(path).is_locked():
             counts["still at work"] += 1
         elif left:
@@ -93,29 +93,38 @@ def _upload(waiting: dict[Path, list[Path]]) -> str:
             lock = Lock(path / "wandb")
             lock.acquire()
             after.callback(lock.release)
-        places, other = set(), ""
-        for line in _wandb_sync([file for files in waiting.values() for file in files], after):
-            if found := re.search(r" at (https?://\S+)/runs/", line):
-                places.add(found[1])
-            elif finished := re.search(r"Finished syncing (.*)", line):
-                print(f"uploaded {_run_of(Path(finished[1]), waiting)}", flush=True)
-            else:
-                other = line
-    failed = [path for path, files in waiting.items() if not all(map(_is_synced, files))]
+        places: set[str] = set()
+        torn, problem = True, ""
+        while torn and (files := [one for left in waiting.values() for one in _unsynced(left)]):
+            torn = False  # W&B stops at a torn start, the later ones of its run come next round
+            for line in _wandb_sync(files):
+                if found := re.search(r" at (https?://\S+)/runs/", line):
+                    places.add(found[1])
+                elif found := re.search(r"Finished syncing (.*)", line):
+                    print(f"uploaded {_run_of(Path(found[1]), waiting)}", flush=True)
+                elif found := re.search(r'all data from "(.*?)": .* incomplete record', line):
+                    # a killed process left half a row at the end; W&B has all others, and no mark
+                    for file in (one for one in files if one.parent.name in found[1]):
+                        torn = True
+                        _mark(file).touch()
+                        print(f"uploaded {_run_of(file, waiting)}, all that was whole", flush=True)
+                else:
+                    problem = line
+    failed = [path for path, files in waiting.items() if _unsynced(files)]
     if failed:
         raise RunFailed(
-            f"{len(failed)} of {len(waiting)} runs did not reach W&B ({other}), the first "
+            f"{len(failed)} of {len(waiting)} runs did not reach W&B ({problem}), the first "
             f"{failed[0]}; {_KEPT}"
         )
     return ", ".join(sorted(places))
 
 
-def _wandb_sync(files: Sequence[Path], after: ExitStack) -> Iterator[str]:
+def _wandb_sync(files: Sequence[Path]) -> Iterator[str]:
     """Run `wandb sync` and yield what it says, line by line."""
-    folder = after.enter_context(tempfile.TemporaryDirectory())  # for its logs
     kept = {key: value for key, value in os.environ.items() if key != "WANDB_MODE"}
-    process = after.enter_context(
-        subprocess.Popen(
+    with ExitStack() as after:
+        folder = after.enter_context(tempfile.TemporaryDirectory())  # for its logs
+        process = subprocess.Popen(
             [sys.executable, "-m", "wandb", "sync", "--verbose", *map(str, files)],
             env=kept | {"WANDB_DIR": folder},
             stdin=subprocess.DEVNULL,
@@ -124,11 +133,11 @@ def _wandb_sync(files: Sequence[Path], after: ExitStack) -> Iterator[str]:
             text=True,
             errors="replace",
         )
-    )
-    after.callback(process.terminate)  # if we are stopped first; it is over otherwise
-    assert process.stdout is not None
-    for line in process.stdout:
-        yield line.strip().removeprefix("wandb: ")
+        after.enter_context(process)
+        after.callback(process.terminate)  # if we are stopped first; it is over otherwise
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield line.strip().removeprefix("wandb: ")
 
 
 def _run_of(place: Path, waiting: dict[Path, list[Path]]) -> str:
@@ -137,9 +146,14 @@ def _run_of(place: Path, waiting: dict[Path, list[Path]]) -> str:
     return next((part for part in place.parts if part in names), place.name)
 
 
-def _is_synced(file: Path) -> bool:
-    """Tell whether W&B has left its mark that the file is uploaded."""
-    return file.with_suffix(".wandb.synced").exists()
+def _unsynced(files: Sequence[Path]) -> list[Path]:
+    """Return the files without the mark that they are uploaded."""
+    return [file for file in files if not _mark(file).exists()]
+
+
+def _mark(file: Path) -> Path:
+    """Return the mark that W&B leaves beside an uploaded file."""
+    return file.with_suffix(".wandb.synced")
 
 
 if __name__ == "__main__":
