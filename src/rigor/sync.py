@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -94,22 +94,21 @@ def _upload(waiting: dict[Path, list[Path]]) -> str:
             lock.acquire()
             after.callback(lock.release)
         places: set[str] = set()
-        torn, problem = True, ""
-        while torn and (files := [one for left in waiting.values() for one in _unsynced(left)]):
-            torn = False  # W&B stops at a torn start, the later ones of its run come next round
+        told: set[str] = set()
+        problem, again = "", True
+        while again and (files := [one for left in waiting.values() for one in _unsynced(left)]):
+            again = False
             for line in _wandb_sync(files):
+                problem = line
                 if found := re.search(r" at (https?://\S+)/runs/", line):
                     places.add(found[1])
-                elif found := re.search(r"Finished syncing (.*)", line):
-                    print(f"uploaded {_run_of(Path(found[1]), waiting)}", flush=True)
-                elif found := re.search(r'all data from "(.*?)": .* incomplete record', line):
-                    # a killed process left half a row at the end; W&B has all others, and no mark
-                    for file in (one for one in files if one.parent.name in found[1]):
-                        torn = True
-                        _mark(file).touch()
-                        print(f"uploaded {_run_of(file, waiting)}, all that was whole", flush=True)
-                else:
-                    problem = line
+                for file in _torn(line, files):
+                    _mark(file).touch()
+                    again = True  # W&B stopped there, before the later starts of the run
+                name = _finished(line, waiting)
+                if name and name not in told:  # a resumed run has several starts
+                    print(f"uploaded {name}", flush=True)
+                    told.add(name)
     failed = [path for path, files in waiting.items() if _unsynced(files)]
     if failed:
         raise RunFailed(
@@ -140,10 +139,20 @@ def _wandb_sync(files: Sequence[Path]) -> Iterator[str]:
             yield line.strip().removeprefix("wandb: ")
 
 
-def _run_of(place: Path, waiting: dict[Path, list[Path]]) -> str:
-    """Return the name of the run whose file or folder W&B speaks of."""
-    names = {path.name for path in waiting}
-    return next((part for part in place.parts if part in names), place.name)
+def _finished(line: str, waiting: Iterable[Path]) -> str | None:
+    """Return the name of the run of which W&B says in this line that a start of it is uploaded."""
+    found = re.search(r"Finished syncing (.*)", line)
+    parts = Path(found[1]).parts if found else ()
+    return next((path.name for path in waiting if path.name in parts), None)
+
+
+def _torn(line: str, files: Sequence[Path]) -> list[Path]:
+    """Return the files of which W&B says in this line that only half a row at the end is not up.
+
+    A killed process leaves such a file. W&B gives it no mark: it could still be written.
+    """
+    found = re.search(r'all data from "(.*?)": .* incomplete record', line)
+    return [file for file in files if found and file.parent.name in found[1]]
 
 
 def _unsynced(files: Sequence[Path]) -> list[Path]:
