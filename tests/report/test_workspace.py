@@ -98,6 +98,16 @@ def test_the_outline_is_calm(runs):
     assert all(line == line.rstrip() and len(line) <= 120 for line in text.splitlines())
 
 
+def test_of_many_games_the_outline_shows_a_few(tmp_path):
+    games = [run(tmp_path, f"game{i:02d}", "time_aware", 0) for i in range(20)]
+    made = workspace_of("grid", games, "me")
+    assert [len(section.panels) for section in made.sections[:2]] == [20, 20]
+    lines = outline(made, 20).splitlines()
+    assert lines[4:12] == [f"  curve  game{i:02d}: score/game{i:02d}" for i in range(7)] + [
+        "  and 13 more"
+    ]
+
+
 def test_an_agent_may_differ_in_a_setting(tmp_path):
     both = []
     for rule in ("lower", "midpoint"):

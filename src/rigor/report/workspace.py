@@ -21,6 +21,7 @@ from rigor.tracking.rundir import RunDirectory
 _EXACT = ("rigor.config.BackwardInduction", "rigor.config.InfiniteHorizon")  # have no curves
 _WIDE = wr.Layout(0, 0, 24, 10)  # W&B's grid has 24 columns
 _COLUMNS = 3  # of panels
+_SHOWN = 8  # panels of a section in the outline
 _BAR = 20  # characters of the longest bar
 _MAX_RUNS = 1000  # a line plot shows the first ten runs if not told otherwise
 
@@ -63,7 +64,7 @@ def workspace_of(name: str, runs: Sequence[Run], entity: str) -> ws.Workspace:
 
 
 def outline(workspace: ws.Workspace, runs: int) -> str:
-    """Return what stands in a workspace, a line a panel."""
+    """Return what stands in a workspace, a line a panel; of many alike the first few."""
     grouped = ", ".join(key.name for key in workspace.runset_settings.groupby)
     lines = [
         f"{workspace.name}",
@@ -71,13 +72,16 @@ def outline(workspace: ws.Workspace, runs: int) -> str:
     ]
     for section in workspace.sections:
         lines += ["", section.name]
-        for panel in section.panels:
+        few = section.panels if len(section.panels) <= _SHOWN else section.panels[: _SHOWN - 1]
+        for panel in few:
             if isinstance(panel, wr.MarkdownPanel):
                 lines += [f"  {line}".rstrip() for line in _plain(panel.markdown)]
             elif isinstance(panel, wr.BarPlot):
                 lines.append(f"  bars   {panel.title}: {', '.join(map(str, panel.metrics))}")
             else:
                 lines.append(f"  curve  {panel.title}: {', '.join(map(str, panel.y))}")
+        if len(few) < len(section.panels):
+            lines.append(f"  and {len(section.panels) - len(few)} more")
     return "\n".join(lines)
 
 
