@@ -144,6 +144,7 @@ def run(case: str, graph: str, device: str, seconds: float) -> None:
     from rigor.tracking.metrics import MetricsFile
     from rigor.tracking.progress import Progress
     from rigor.tracking.rundir import RunDirectory
+    from rigor.tracking.wandb_sink import Sink
 
     torch.set_num_threads(1)
     warm_up = WARM_UP if device == "cuda" else 400
@@ -181,7 +182,12 @@ def run(case: str, graph: str, device: str, seconds: float) -> None:
             metrics = MetricsFile(directory.metrics_path, loop.COLUMNS).open(state.told)
             with metrics, progress, contextlib.suppress(Stopped):
                 loop.train(
-                    training, state, metrics, progress, lambda row: None, lambda: stop(state)
+                    training,
+                    state,
+                    metrics,
+                    progress,
+                    Sink(None, directory.log_path),
+                    lambda: stop(state),
                 )
 
 

@@ -20,6 +20,7 @@ from rigor.learning import loop
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.progress import Progress
 from rigor.tracking.rundir import RunDirectory
+from rigor.tracking.wandb_sink import Sink
 
 WARM_UP = 1600  # agent steps before the first update, of every arm
 
@@ -81,7 +82,7 @@ def _rigor(case: str, overrides: list[str], folder: str, after: contextlib.ExitS
                 state,
                 metrics,
                 progress,
-                lambda row: None,
+                Sink(None, run.log_path),
                 lambda: signal.SIGTERM if state.steps >= until else None,
             )
         return state.steps - before

@@ -8,7 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/train.yaml names
 from rigor import config
 from rigor.errors import UserError
-from rigor.launch.job import explain, job
+from rigor.launch.job import NAMED, explain, job, tracked_as
 from rigor.tracking.identity import config_hash
 
 config.register()
@@ -64,6 +64,22 @@ def test_what_changes_the_result_changes_the_directory(pong, key, value):
     other = changed(pong, **{key.replace(".", "__"): value})
     assert other.digest != changed(pong).digest
     assert other.path != changed(pong).path
+
+
+def test_what_a_run_is_called_in_wandb(pong):
+    one = changed(pong)
+    choices = ["pong", "multihorizon", "hyperbolic", "mean", "time_consistent"]
+    assert tracked_as(one, "grid") == {
+        "group": "grid",
+        "name": "pong · time_consistent · s3",
+        "tags": choices,
+        "job_type": "train",
+        "problem": "pong",
+        "choices": dict(zip(NAMED, choices, strict=True)),
+    }
+    assert tracked_as(one, None)["group"] == "-".join(choices)
+    exact = composed("env=gbwm", "agent=backward_induction")
+    assert tracked_as(job(exact, exact.hydra.runtime.choices), None)["job_type"] == "solve"
 
 
 def test_a_missing_value_names_its_key():

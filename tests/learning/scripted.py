@@ -13,6 +13,7 @@ from rigor.learning import loop
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.progress import Progress
 from rigor.tracking.rundir import RunDirectory
+from rigor.tracking.wandb_sink import Sink
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def session(
                     state,
                     metrics,
                     progress,
-                    lambda row: None,
+                    Sink(None, run.log_path),
                     lambda: 15 if stop(training, state) else None,
                 )
             except Stopped:

@@ -8,20 +8,28 @@ import pytest
 
 from rigor.errors import UserError
 from rigor.tracking import wandb_sink
-from rigor.tracking.wandb_sink import Sink, Tracker, has_key, open_sink
+from rigor.tracking.wandb_login import has_key
+from rigor.tracking.wandb_sink import Sink, Tracker, open_sink
 
-NAMES = {"group": "sweep", "name": "run · s0", "tags": ["mean"], "job_type": "train"}
+NAMES = {
+    "group": "sweep",
+    "name": "run · s0",
+    "tags": ["mean", "x" * 70],
+    "job_type": "train",
+    "problem": "pong",
+}
 
 MIRROR = """
 import json, os, signal, sys, time
 from pathlib import Path
 from rigor.tracking.wandb_sink import Tracker, open_sink
 folder, kill = Path(sys.argv[1]), sys.argv[2] == "kill"
-names = {"group": "sweep", "name": "run", "tags": ["mean"], "job_type": "train"}
-sink = open_sink(Tracker("wandb", "auto", "project"), folder, {"seed": 3}, names)
+names = {"group": "sweep", "name": "run", "tags": ["mean"], "job_type": "train", "problem": "pong"}
+sink = open_sink(Tracker("wandb", "auto", "project", True), folder, {"seed": 3}, names)
 assert sink.active
 for step in range(5):
-    sink.log({"steps": 10 * step, "loss": 0.5, "empty": None})
+    sink.log({"steps": 10 * step, "loss": 0.5, "eval_score": 3.0 - step, "empty": None})
+sink.log_episodes(40, {"score": [1.0, 2.0], "length": [7, 9]})
 if kill:
     import psutil
     for child in psutil.Process().children(recursive=True):
@@ -31,7 +39,8 @@ if kill:
         sink.log({"steps": 100, "loss": 0.5})
         time.sleep(0.01)
     assert not sink.active
-sink.finish(0, {"objective": 1.5})
+(folder / "metrics.csv").write_text("steps,eval_score\\n0,9.0\\n40,-1.0\\n")
+sink.finish(0, {"objective": 1.5, "returns": [1.0], "versions": {"a": "1"}, "device": "cpu"})
 """
 
 
@@ -63,7 +72,14 @@ def test_an_offline_run_is_written_into_the_run_directory(tmp_path):
     assert found["summary"]["steps"] == 40
     assert found["summary"]["loss"] == 0.5
     assert found["summary"]["objective"] == 1.5
-    assert "empty" not in found["summary"]
+    assert found["summary"]["score/pong"] == -1.0
+    assert found["summary"]["device"] == "cpu"
+    # the best of the whole run, whose earlier part this start of W&B has not seen
+    assert found["summary"]["eval_score"] == {"max": 9.0, "last": -1.0}
+    assert not {"empty", "returns", "versions"} & set(found["summary"])
+    (table,) = written.glob("files/media/table/eval_episodes_*.json")
+    kept = json.loads(table.read_text())
+    assert (kept["columns"], kept["data"]) == (["score", "length"], [[1.0, 7.0], [2.0, 9.0]])
 
 
 def test_a_dead_service_does_not_hurt_the_run(tmp_path):
@@ -102,13 +118,22 @@ def test_a_failure_is_told_once_and_ends_the_mirror(tmp_path, caplog):
     assert (tmp_path / "train.log").read_text() == text + "\n"
 
 
+def test_tables_of_episodes_are_only_for_those_who_ask(tmp_path):
+    run = Broken()
+    Sink(run, tmp_path / "train.log").log_episodes(0, {"score": [1.0]})
+    assert run.calls == 0
+    sink = Sink(run, tmp_path / "train.log", episodes=True)
+    sink.log_episodes(0, {"score": [1.0]})
+    assert (run.calls, sink.active) == (1, False)
+
+
 def test_a_failing_finish_is_told_too(tmp_path):
     Sink(Broken(), tmp_path / "train.log").finish(1, {})
     assert "OSError: gone" in (tmp_path / "train.log").read_text()
 
 
 def test_the_null_sink_does_nothing(tmp_path):
-    sink = open_sink(Tracker("none", "auto", "p"), tmp_path, {}, {})
+    sink = open_sink(Tracker("none", "auto", "p", False), tmp_path, {}, {})
     sink.log({"steps": 1})
     sink.finish(0, {})
     assert not sink.active
@@ -117,17 +142,17 @@ def test_the_null_sink_does_nothing(tmp_path):
 
 def test_an_unwritable_place_is_told_and_nothing_goes_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(wandb_sink.os, "access", lambda path, mode: False)
-    sink = open_sink(Tracker("wandb", "offline", "p"), tmp_path, {}, NAMES)
+    sink = open_sink(Tracker("wandb", "offline", "p", False), tmp_path, {}, NAMES)
     assert not sink.active
     assert "is not writable" in (tmp_path / "train.log").read_text()
     (tmp_path / "wandb").rmdir()
     (tmp_path / "wandb").write_text("in the way")
-    assert not open_sink(Tracker("wandb", "offline", "p"), tmp_path, {}, NAMES).active
+    assert not open_sink(Tracker("wandb", "offline", "p", False), tmp_path, {}, NAMES).active
 
 
 def test_a_missing_wandb_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    assert not open_sink(Tracker("wandb", "offline", "p"), tmp_path, {}, NAMES).active
+    assert not open_sink(Tracker("wandb", "offline", "p", False), tmp_path, {}, NAMES).active
     assert "not mirrored (ModuleNotFoundError" in (tmp_path / "train.log").read_text()
 
 
@@ -160,45 +185,49 @@ def test_modes(monkeypatch, mode, variable, key, meant):
         monkeypatch.setenv("WANDB_MODE", variable)
     if key:
         monkeypatch.setenv("WANDB_API_KEY", key)
-    assert wandb_sink._mode(Tracker("wandb", mode, "p")) == meant
+    assert wandb_sink._mode(Tracker("wandb", mode, "p", False)) == meant
 
 
 def test_online_without_a_key_is_refused_rather_than_asked_for(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"tracker\.mode=online: there is no W&B key"):
-        open_sink(Tracker("wandb", "online", "p"), tmp_path, {}, NAMES)
+        open_sink(Tracker("wandb", "online", "p", False), tmp_path, {}, NAMES)
     monkeypatch.setenv("WANDB_MODE", "online")
     with pytest.raises(UserError, match="WANDB_MODE=online"):
-        open_sink(Tracker("wandb", "auto", "p"), tmp_path, {}, NAMES)
+        open_sink(Tracker("wandb", "auto", "p", False), tmp_path, {}, NAMES)
 
 
 def test_what_init_is_asked_for(tmp_path, monkeypatch):
     import wandb
 
-    asked = []
+    asked, metrics = [], {}
 
     class Run:
-        def define_metric(self, name, step_metric=None):
-            asked.append((name, step_metric))
+        def define_metric(self, name, **how):
+            metrics[name] = how
 
     monkeypatch.setattr(wandb, "init", lambda **named: asked.append(named) or Run())
     monkeypatch.setenv("WANDB_API_KEY", "secret")
-    for _ in range(2):
-        open_sink(Tracker("wandb", "auto", "p"), tmp_path, {"a": 1}, NAMES)
-    first, *metrics = asked[:3]
-    assert metrics == [("steps", None), ("*", "steps")]
-    assert (first["mode"], first["resume"], first["reinit"]) == (
-        "online",
-        "allow",
-        "finish_previous",
-    )
+    for mode in ("auto", "offline"):
+        open_sink(Tracker("wandb", mode, "p", False), tmp_path, {"commit": "1a2b"}, NAMES)
+    best = {"step_metric": "steps", "summary": "max,last"}
+    assert metrics == {
+        "steps": {},
+        "frames": {"step_metric": "steps"},
+        "*": {"step_metric": "steps"},
+        **dict.fromkeys(("eval_score", "eval_objective", "train_score"), best),
+    }
+    first, second = asked
+    assert (first["mode"], first["reinit"]) == ("online", "finish_previous")
     assert first["dir"] == str(tmp_path)
-    assert asked[3]["id"] == first["id"]  # a resumed run stays one run
-    open_sink(Tracker("wandb", "auto", "p"), tmp_path, {}, {**NAMES, "id": "mine"})
-    assert asked[6]["id"] == "mine"
+    assert first["tags"] == ["mean", "x" * 64]
+    assert first["settings"].git_commit == "1a2b"
+    # a resumed run stays one run, also when `wandb sync` joins what was written offline
+    assert second["id"] == first["id"]
+    assert second["resume"] == first["resume"] == "allow"
 
 
 def test_the_schema_refuses_what_does_not_exist():
     with pytest.raises(ValueError, match=r"tracker\.name=wandbb: one of none, wandb"):
-        Tracker("wandbb", "auto", "p")
+        Tracker("wandbb", "auto", "p", False)
     with pytest.raises(ValueError, match=r"tracker\.mode=on: one of auto, online, offline"):
-        Tracker("wandb", "on", "p")
+        Tracker("wandb", "on", "p", False)

@@ -43,7 +43,9 @@ def work(
         signal.signal(number, _stop)  # whoever called puts the old ones back
     config = job.config
     source = {"commit": commit(), "versions": versions()}
-    sink = open_sink(config.tracker, run.path, job.plain, tracked_as(job, sweep))
+    names = tracked_as(job, sweep)
+    described = job.plain | source | {"choices": names["choices"]}
+    sink = open_sink(config.tracker, run.path, described, names)
     result: dict[str, Any] = {}
     after.callback(lambda: sink.finish(0 if result else 1, result))
     began = time.perf_counter()

@@ -132,14 +132,21 @@ def _beside(path: Path) -> dict[str, Any]:
 
 
 def tracked_as(one: Job, sweep: str | None) -> dict[str, Any]:
-    """Return how a run is called in W&B."""
+    """Return how a run is called in W&B; without a sweep, runs that differ in the seed are a group.
+
+    `choices` are the names of what was chosen in each group, for W&B's config: the config itself
+    has their values only.
+    """
     choices = {group: _short(value) for group, value in one.choices.items()}
-    shown = [choices.get("env", ""), choices.get("variant", ""), f"s{one.plain['seed']}"]
+    problem = choices.get("env", "run")
+    shown = [problem, choices.get("variant", ""), f"s{one.plain['seed']}"]
     return {
-        "group": sweep,
+        "group": sweep or "-".join(choices.values()),
         "name": " · ".join(part for part in shown if part),
         "tags": list(choices.values()),
-        "job_type": "train",
+        "job_type": "train" if one.config.learns else "solve",
+        "problem": problem,
+        "choices": choices,
     }
 
 

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rigor.learning.schedule import Linear, crossings, every
 from rigor.learning.state import STREAMS, State, Training
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.progress import Progress
+from rigor.tracking.wandb_sink import Sink
 
 COLUMNS = [
     "steps",
@@ -42,7 +44,7 @@ def train(
     state: State,
     metrics: MetricsFile,
     progress: Progress,
-    sink: Callable[[dict[str, Any]], None],
+    sink: Sink,
     stop: Callable[[], int | None],
 ) -> None:
     """Train until `train.steps` agent steps, writing metrics, evaluations and checkpoints.
@@ -71,12 +73,12 @@ def train(
             row = _row(training, state, epsilon(state.steps))
             if evaluates:
                 try:
-                    row |= _evaluation(training, state, progress, stop)
+                    row |= _evaluation(training, state, progress, sink, stop)
                 except Stopped:
                     training.save(state)
                     raise
             metrics.append(row)
-            sink(row)
+            sink.log(row)
             state.ended, state.updates_told = [], state.updates
             agent.loss_sum.zero_()
         due = crossings(state.told, state.steps, training.checkpoint_every) > 0
@@ -171,7 +173,11 @@ def _row(training: Training, state: State, epsilon: float) -> dict[str, Any]:
 
 
 def _evaluation(
-    training: Training, state: State, progress: Progress, stop: Callable[[], int | None]
+    training: Training,
+    state: State,
+    progress: Progress,
+    sink: Sink,
+    stop: Callable[[], int | None],
 ) -> dict[str, Any]:
     """Evaluate, say so, and return the columns."""
     config = training.config
@@ -180,6 +186,7 @@ def _evaluation(
     index = state.steps // every(config.evaluate.every, config.train.schedule_steps)
     seed = np.random.SeedSequence(config.seed, spawn_key=(STREAMS.index("evaluation"), index))
     games = training.evaluate(config.evaluate.episodes, seed, stop)
+    sink.log_episodes(state.steps, asdict(games))
     estimates = evaluate.summarise(config, games, config.seed)
     score, objective = estimates["score"], estimates["objective"]
     progress.note(

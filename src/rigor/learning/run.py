@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rigor.learning import evaluate, loop
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.progress import Progress
 from rigor.tracking.rundir import RunDirectory, commit, versions
-from rigor.tracking.wandb_sink import open_sink
+from rigor.tracking.wandb_sink import Sink, open_sink
 
 
 def choose_device(name: str) -> torch.device:
@@ -65,7 +66,9 @@ def work(
     torch.set_num_threads(1)  # one run, one core: two threads are slower than two runs
     training = loop.Training(config, run, device)
     after.callback(training.env.close)
-    sink = open_sink(config.tracker, run.path, job.plain, tracked_as(job, sweep))
+    names = tracked_as(job, sweep)
+    described = job.plain | source | {"choices": names["choices"]}
+    sink = open_sink(config.tracker, run.path, described, names)
     result: dict[str, Any] = {}
     after.callback(lambda: sink.finish(0 if result else 1, result))
     notes: list[str] = warnings(config)
@@ -87,9 +90,9 @@ def work(
     with metrics, progress:
         for note in notes:
             progress.note(note)
-        loop.train(training, state, metrics, progress, sink.log, stop_alive)
+        loop.train(training, state, metrics, progress, sink, stop_alive)
         training.choose_initial_stock(state, progress.note)
-        result |= _result(job, training, state, stop_alive) | source
+        result |= _result(job, training, state, sink, stop_alive) | source
         result |= _exact(config, training, progress.note)
     run.write_result(result)
     run.write_status("done", step=state.steps)
@@ -97,12 +100,17 @@ def work(
 
 
 def _result(
-    job: Job, training: loop.Training, state: loop.State, stop: Callable[[], int | None]
+    job: Job,
+    training: loop.Training,
+    state: loop.State,
+    sink: Sink,
+    stop: Callable[[], int | None],
 ) -> dict[str, Any]:
     """Play the final games and return what `result.json` holds."""
     config = job.config
     seed = training.seeds["final_evaluation"]
     games = training.evaluate(config.evaluate.final_episodes, seed, stop)
+    sink.log_episodes(state.steps, asdict(games))
     result: dict[str, Any] = {}
     for name, estimate in evaluate.summarise(config, games, config.seed).items():
         key = "return" if name == "score" else name

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from rigor.errors import UserError
 from rigor.report.runs import NAMED, Run
 
+BASELINES = (("variant", "time_inconsistent"), ("variant", "time_aware"))
+"""What the paper compares with, in its figures 4 and 6."""
+
 _GROUPS = ("variant", "agent", "discount", "risk")  # in the order of a label
 _PARAMETERS = ("discount", "horizons", "risk")
 _ORDER = ("time_consistent", "time_aware", "time_inconsistent")  # of variants; others come last

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rigor.report import inventory, panels
-from rigor.report.agents import agents_of, refuse_no_baseline
+from rigor.report.agents import BASELINES, agents_of, refuse_no_baseline
 from rigor.report.runs import Run, find, load
 from rigor.report.sections import Section, sections_of
 from rigor.report.sheet import several
@@ -18,7 +18,6 @@ from rigor.tracking.disk import atomic_write, disk_errors
 if TYPE_CHECKING:
     pass
 
-_BASELINES = (("variant", "time_inconsistent"), ("variant", "time_aware"))  # figures 4 and 6
 _FEW = 15  # rows; a longer table is folded
 
 
@@ -58,7 +57,7 @@ def write_report(
     look = panels.styles(agents)
     gallery = out / "figures"
     with panels.plain_text():
-        sections = sections_of(runs, agents, baselines or _BASELINES, look, gallery)
+        sections = sections_of(runs, agents, baselines or BASELINES, look, gallery)
     for section in sections:
         for sheet in section.sheets:
             sheet.save(out / "tables")

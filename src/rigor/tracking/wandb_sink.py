@@ -2,24 +2,26 @@
 
 import contextlib
 import logging
-import netrc
 import os
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from omegaconf import MISSING
 
 from rigor.errors import UserError
 from rigor.tracking.disk import append_text, atomic_write
+from rigor.tracking.metrics import read
+from rigor.tracking.wandb_login import has_key
 
 _LOG = logging.getLogger("rigor")
 _NAMES = ("none", "wandb")
 _MODES = ("auto", "online", "offline")
+_BEST = ("eval_score", "eval_objective", "train_score")  # of which the summary keeps the best too
+_TAG_LIMIT = 64  # characters; W&B refuses longer ones
 
 
 @dataclass
@@ -31,11 +33,13 @@ class Tracker:
       mode: `auto` is what WANDB_MODE says, else online when there is a key and offline when not;
         `online` and `offline` say so themselves.
       project: the W&B project.
+      episodes: whether every evaluation also leaves a table of its games.
     """
 
     name: str = MISSING
     mode: str = MISSING
     project: str = MISSING
+    episodes: bool = MISSING
 
     def __post_init__(self) -> None:
         """Refuse a name or a mode that does not exist."""
@@ -50,10 +54,16 @@ class Sink:
     The first failure of W&B is told once, in `train.log` and on the console, and ends the mirror.
     """
 
-    def __init__(self, run: Any, log_path: Path) -> None:
-        """Take a W&B run, or None."""
+    def __init__(self, run: Any, log_path: Path, problem: str = "", episodes: bool = False) -> None:
+        """Take a W&B run, or None, the name of its problem, and whether it gets tables of episodes.
+
+        Evaluation scores go to `score/PROBLEM` too: a panel of W&B shows a metric of all runs, and
+        scores of different games have no common axis.
+        """
         self._run = run
         self._log_path = log_path
+        self._own_score = f"score/{problem}"
+        self._episodes = episodes
 
     @property
     def active(self) -> bool:
@@ -65,16 +75,45 @@ class Sink:
         if self._run is None:
             return
         try:
-            self._run.log({key: value for key, value in row.items() if value is not None})
+            told = {key: value for key, value in row.items() if value is not None}
+            if "eval_score" in told:
+                told[self._own_score] = told["eval_score"]
+            self._run.log(told)
         except Exception as error:  # whatever breaks in W&B, the run goes on without it
             self._give_up(error)
 
-    def finish(self, exit_code: int, summary: Mapping[str, Any]) -> None:
-        """Close the W&B run with the final numbers; call it in a `finally`."""
+    def log_episodes(self, steps: int, columns: Mapping[str, Sequence[float]]) -> None:
+        """Log the table of one evaluation, a row a game, where the user asked for tables.
+
+        Args:
+          steps: agent steps of training before the evaluation.
+          columns: name and value of each game, all [K].
+        """
+        if self._run is None or not self._episodes:
+            return
+        try:
+            import wandb
+
+            cells = [[float(value) for value in column] for column in columns.values()]
+            rows = [list(row) for row in zip(*cells, strict=True)]
+            table = wandb.Table(columns=list(columns), data=rows)
+            self._run.log({"steps": steps, "eval_episodes": table})
+        except Exception as error:  # as in `log`
+            self._give_up(error)
+
+    def finish(self, exit_code: int, result: Mapping[str, Any]) -> None:
+        """Close the W&B run; the numbers and words of `result` become its summary.
+
+        Call it in a `finally`.
+        """
         if self._run is None:
             return
         try:
-            self._run.summary.update(dict(summary))
+            # lists and versions stand in result.json; a table of runs has no column for them
+            told = {k: v for k, v in result.items() if isinstance(v, int | float | str)}
+            if "return_mean" in told:
+                told[self._own_score] = told["return_mean"]
+            self._run.summary.update(_best(self._log_path.with_name("metrics.csv")) | told)
             self._run.finish(exit_code=exit_code)
         except Exception as error:  # as in `log`
             self._give_up(error)
@@ -97,9 +136,10 @@ def open_sink(
     Args:
       tracker: the user's choice.
       run_directory: W&B's own files go to `wandb/` in it.
-      config: the resolved config as plain containers.
-      names: `group`, `name`, `tags`, `job_type`, and `id` if the run has one of its own; otherwise
-        the id is made once and kept in the run directory, so that a resumed run stays one run.
+      config: what W&B shows as the run's config: the resolved one as plain containers, and what
+        else describes the run.
+      names: `group`, `name`, `tags`, `job_type` and `problem`. The id is made once and kept in the
+        run directory, so that a resumed run stays one run.
 
     Raises:
       UserError: online is asked for and there is no key; W&B would stop to ask for it.
@@ -110,27 +150,12 @@ def open_sink(
         return Sink(None, log_path)
     mode = _mode(tracker)
     try:
-        return Sink(_init(tracker.project, mode, folder, config, names), log_path)
+        run = _init(tracker.project, mode, folder, config, names)
+        return Sink(run, log_path, names["problem"], tracker.episodes)
     except Exception as error:  # whatever breaks in W&B, the run goes on without it
         _forget_service()
         _warn(log_path, f"not mirrored ({_short(error)})")
         return Sink(None, log_path)
-
-
-def has_key() -> bool:
-    """Tell whether W&B would find a key, without importing it and without the network."""
-    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
-        return True
-    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
-    named = os.environ.get("NETRC")
-    for path in [named] if named else ["~/.netrc", "~/_netrc"]:
-        try:
-            found = netrc.netrc(os.path.expanduser(path)).authenticators(host)
-        except (OSError, netrc.NetrcParseError):
-            continue
-        if found and found[2]:
-            return True
-    return False
 
 
 def _mode(tracker: Tracker) -> str:
@@ -140,7 +165,7 @@ def _mode(tracker: Tracker) -> str:
     if mode == "online" and not has_key():
         raise UserError(
             f"{source}=online: there is no W&B key; run `wandb login`, set WANDB_API_KEY, "
-            "or choose tracker.mode=offline and `wandb sync` later"
+            "or choose tracker.mode=offline and `rigor-sync` later"
         )
     return mode or ("online" if has_key() else "offline")
 
@@ -159,26 +184,43 @@ def _init(
         project=project,
         dir=str(folder),
         config=dict(config),
-        id=names.get("id") or _kept_id(folder),
-        group=names.get("group"),
-        name=names.get("name"),
-        tags=names.get("tags"),
-        job_type=names.get("job_type"),
+        id=_kept_id(folder),
+        group=names["group"],
+        name=names["name"],
+        tags=[tag[:_TAG_LIMIT] for tag in names["tags"]],
+        job_type=names["job_type"],
         mode=mode,  # type: ignore[arg-type]  # WANDB_MODE is free text, which W&B checks
         reinit="finish_previous",
-        # Offline nothing can be resumed: W&B says so on every start, and `wandb sync` joins by id.
-        resume="allow" if mode == "online" else None,
+        # Offline it does nothing yet, but it is recorded: without it `wandb sync` writes the rows
+        # of a later start over those of the first.
+        resume="allow",
         settings=wandb.Settings(
             silent=True,
+            git_commit=config.get("commit"),  # of rigor; W&B would look where the user stands
             console="off",
             disable_git=True,
             disable_code=True,
             x_save_requirements=False,
         ),
     )
+    # `*` is every metric that is not named: its last value is its summary
     run.define_metric("steps")
+    run.define_metric("frames", step_metric="steps")
     run.define_metric("*", step_metric="steps")
+    for name in _BEST:
+        run.define_metric(name, step_metric="steps", summary="max,last")
     return run
+
+
+def _best(path: Path) -> dict[str, dict[str, float]]:
+    """Return the best and the last of each of `_BEST`; W&B's own know only since the last start."""
+    frame = read(path)
+    columns = {name: frame[name].dropna() for name in _BEST if name in frame}
+    return {
+        name: {"max": float(column.max()), "last": float(column.iloc[-1])}
+        for name, column in columns.items()
+        if len(column)
+    }
 
 
 def _forget_service() -> None:
