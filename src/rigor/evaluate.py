@@ -62,7 +62,13 @@ def run(arguments: Sequence[str]) -> None:
     given = _parser().parse_args(arguments)
     directory = Path(given.run).expanduser()
     out = Path(given.out).expanduser() if given.out else None
-    import torch  # --help must be quick
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such directory")
+    if not (directory / "config.yaml").is_file():
+        raise UserError(
+            f"{directory}: no run, for it holds no config.yaml; name one run's directory"
+        )
+    import torch  # --help and a mistake must be quick
 
     from rigor.report.evaluation import write_evaluation
     from rigor.report.played import Asked

@@ -53,7 +53,10 @@ class Generic:
         Raises:
           UserError: as `make`, or the environment cannot draw itself as an array.
         """
-        copy = self._make_one({**self.kwargs, "render_mode": "rgb_array"})
+        try:
+            copy = self._make_one({**self.kwargs, "render_mode": "rgb_array"})
+        except UserError as error:
+            raise UserError(_no_picture(self.id, str(error))) from error
         return GymnasiumCopies([copy], self._limit(copy), self.id)
 
     def _make_one(self, kwargs: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
@@ -184,9 +187,9 @@ class GymnasiumCopies:
         try:
             drawn = self._copies[0].render()
         except gymnasium.error.Error as error:
-            raise UserError(f"env.id={self._id}: cannot be drawn; {error}") from error
+            raise UserError(_no_picture(self._id, str(error))) from error
         if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:
-            raise UserError(f"env.id={self._id}: cannot be drawn as a picture (rgb_array)")
+            raise UserError(_no_picture(self._id, "render() returns no picture"))
         return drawn
 
     def state(self) -> dict[str, Any] | None:
@@ -244,6 +247,10 @@ class GymnasiumCopies:
         """Close every copy."""
         for copy in self._copies:
             copy.close()
+
+
+def _no_picture(id: str, reason: str) -> str:
+    return f"env.id={id}: cannot draw itself; leave --video out ({reason})"
 
 
 def _generator_state(copy: "gymnasium.Env[Any, Any]") -> dict[str, Any] | None:

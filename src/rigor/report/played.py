@@ -112,13 +112,6 @@ def subject(directory: Path, asked: Asked) -> Subject:
     Raises:
       UserError: the directory is no run, it has no policy yet, or the protocol does not fit.
     """
-    if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory")
-    if not (directory / "config.yaml").is_file():
-        raise UserError(
-            f"{directory}: holds no config.yaml, so it is no run; rigor-eval takes the directory "
-            "of one run"
-        )
     run = rigor.load(directory)
     config = run.built()
     env = _under_protocol(config, asked)
