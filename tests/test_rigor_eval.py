@@ -52,6 +52,7 @@ def trained(tmp_path_factory):
         "american_put": ("env=american_put", *EXACT),
         "tabular": ("env=tabular", *EXACT),
         "learned_put": (*TINY, "env=american_put", "network=mlp", "risk=cvar", "outer.every=50"),
+        "endless": ("env=tabular", "env.horizon=inf", "agent=infinite_horizon", "tracker=none"),
         "breakout": ATARI,
     }
 
@@ -303,6 +304,17 @@ def test_tabular_has_numbers_and_no_frames(trained, capsys):
     assert "no video: Tabular has no frames to film" in shown
     assert found["calibration"]["ks_p"] > 0.01
     assert {path.name for path in place.iterdir() if path.suffix == ".png"} == {"calibration.png"}
+
+
+@pytest.mark.slow
+def test_an_exact_policy_without_end(trained, capsys):
+    run = trained("endless")
+    _, found, _ = evaluated(run, "--episodes", "50", capsys=capsys)
+    objective = rigor.load(run).result["objective"]
+    assert found["calibration"]["predicted_mean"] == pytest.approx(objective, rel=1e-6)
+    ends = found["estimates"]["objective"]
+    assert ends["low"] < objective < ends["high"]
+    assert any("50 of 50 games were cut" in note for note in found["notes"])
 
 
 @pytest.mark.slow
