@@ -206,7 +206,7 @@ class Canvas:
             self._heat.spines[side].set_visible(False)
         # as many numbers as can be read
         self._cells = []
-        if n_horizons <= 3 and n_actions <= 9:
+        if n_horizons <= 5 and n_actions <= 9:
             self._cells = [
                 self._moves(self._heat.text(i, a, "", ha="center", va="center", fontsize="small"))
                 for a in range(n_actions)
@@ -214,12 +214,12 @@ class Canvas:
             ]
         bars = self._figure.add_subplot(beside, sharey=self._heat)
         bars.tick_params(labelleft=False)
-        bars.set_title("value (orange: taken)", fontsize="small")
-        values = np.concatenate([moment.prediction.values[0] for moment in self._moments])
-        low, high = _limits(values)
-        bars.set_xlim(low, high)
+        bars.set_title("above the mean (orange: taken)", fontsize="small")
+        leads = np.abs([_leads(moment) for moment in self._moments])
+        reach_of_bars = float(np.quantile(leads, 0.98)) or 1.0  # the last steps may be far off
+        bars.set_xlim(-reach_of_bars, reach_of_bars)
+        bars.axvline(0.0, color=_FAINT, linewidth=0.8)
         bars.tick_params(axis="x", labelsize="x-small")
-        self._low = low
         self._bars = [self._moves(one) for one in bars.barh(range(n_actions), 0.0, height=0.7)]
         for side in ("top", "right"):
             bars.spines[side].set_visible(False)
@@ -229,12 +229,12 @@ class Canvas:
         spread = np.ptp(means, axis=0)
         shares = (means - means.min(axis=0)) / np.where(spread > 0.0, spread, 1.0)
         self._shades.set_data(shares)
-        for text, value in zip(self._cells, means.ravel(), strict=False):
+        cells = zip(self._cells, means.ravel(), shares.ravel(), strict=False)  # there may be none
+        for text, value, share in cells:
             text.set_text(f"{value:.3g}")
-        values = moment.prediction.values[0]
-        for a, bar in enumerate(self._bars):
-            bar.set_x(self._low)
-            bar.set_width(values[a] - self._low)
+            text.set_color("white" if share > 0.5 else "black")
+        for (a, bar), lead in zip(enumerate(self._bars), _leads(moment), strict=True):
+            bar.set_width(lead)
             bar.set_facecolor(COLOURS[1] if a == moment.action else COLOURS[4])
 
     def _dress_law(self, cell: Any) -> None:
@@ -262,6 +262,12 @@ class Canvas:
         self._law.set_data(outcomes, self._levels)
         self._mean.set_xdata([outcomes.mean()] * 2)
         self._truth.set_xdata([self._true[k]] * 2)
+
+
+def _leads(moment: Moment) -> np.ndarray:
+    """Return the values by which the agent chooses, less their mean over the actions, [A]."""
+    values = moment.prediction.values[0]
+    return values - values.mean()
 
 
 def _reach(gamma: float) -> str:
