@@ -48,6 +48,18 @@ def test_arguments_may_be_views_and_are_not_kept():
         window += 1
 
 
+def test_a_recording_that_runs_out_of_memory_says_so():
+    class Full(Recorder):
+        def record(self, call):
+            raise torch.OutOfMemoryError("20 MiB")
+
+    function = Recorded(weighted, CPU, Full())
+    for _ in range(WARM_UP):
+        function(np.ones(2), np.ones(2))
+    with pytest.raises(torch.OutOfMemoryError, match="20 MiB"):
+        function(np.ones(2), np.ones(2))
+
+
 def test_what_cannot_be_recorded_is_called_with_one_warning():
     class Refusing(Recorder):
         def record(self, call):

@@ -79,22 +79,24 @@ class Agent:
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # of all updates
         self._pairs: quantile.Pairs | None = None
         self._looked_for_compiler = False
-        recorder = CudaGraphs() if device.type == "cuda" and config.train.graph else None
+        self._records = device.type == "cuda" and config.train.graph
+        recorder = CudaGraphs() if self._records else None
         self._learn = Recorded(self._learn_from, device, recorder)
         self._decide = Recorded(self._decide_at, device, recorder)
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Adam:
         """Adam, made when it is first needed: it imports torch's compiler, which takes a second."""
-        train, on_gpu = self.config.train, self.device.type == "cuda"
-        # a recording reads the rate where it lies, so there it must lie on the device
-        rate = torch.tensor(train.learning_rate, device=self.device) if on_gpu else None
+        train = self.config.train
+        rate: float | Tensor = train.learning_rate
+        if self._records:  # a recording reads the rate where it lies, so it lies on the device
+            rate = torch.tensor(rate, device=self.device)
         return torch.optim.Adam(
             self.online.parameters(),
-            lr=train.learning_rate if rate is None else rate,
+            lr=rate,
             eps=train.adam_eps,
             fused=True,
-            capturable=on_gpu,
+            capturable=self._records,
         )
 
     def compile_loss(self, note: Callable[[str], None]) -> None:
@@ -113,7 +115,8 @@ class Agent:
         compiled = quantile.meet_compiled()
         example = torch.zeros(train.batch_size * n_horizons, n, device=self.device)
         try:
-            compiled(example, example, self.levels, train.huber)
+            # two tensors: given one twice, the compiler would rely on that
+            compiled(example, example.clone(), self.levels, train.huber)
         except Exception as error:  # whatever a missing or broken compiler raises
             reason = str(error).strip().partition("\n")[0]
             note(f"the loss is not compiled ({reason}); the run goes on, a little slower")
@@ -311,7 +314,7 @@ class Agent:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
+        """Restore what `state` returned; before the first update, which may be recorded."""
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
         self.online.forget_means()

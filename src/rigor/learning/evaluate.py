@@ -117,9 +117,8 @@ def play(
     while (quota > 0).any():
         if signal := stop():
             raise Stopped(signal)
-        playing = quota > 0  # the others wait for the longest game
-        actions = np.zeros(env.n_envs, np.int64)
-        actions[playing] = agent.act(observation[playing], t[playing], stock[playing], epsilon, rng)
+        # who has played its share goes on until the longest game ends: one shape, one recording
+        actions = agent.act(observation, t, stock, epsilon, rng)
         step = env.step(actions)
         watch(observation, actions, step)
         counts = ~step.dummy

@@ -40,8 +40,7 @@ class _Recording:
 
     arguments: list[Tensor]
     calls: int = 0
-    replay: Callable[[], None] | None = None
-    answer: Tensor | None = None
+    recorded: tuple[Callable[[], None], Tensor] | None = None
 
 
 class Recorded:
@@ -76,27 +75,29 @@ class Recorded:
         found = self._recordings[key]
         for place, one in zip(found.arguments, given, strict=True):
             place.copy_(_pinned(one, self._device), non_blocking=True)
-        if found.replay is not None and found.answer is not None:
-            found.replay()
-            return found.answer
-        found.calls += 1
-        if found.calls <= WARM_UP:
-            return self._recorder.rehearse(lambda: self._function(*found.arguments))
-        try:
-            found.replay, found.answer = self._recorder.record(
-                lambda: self._function(*found.arguments)
-            )
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            warnings.warn(
-                f"the GPU cannot record this work and runs it kernel by kernel, some four times "
-                f"slower: {reason}",
-                stacklevel=2,
-            )
-            self._recorder = None
-            return self._function(*found.arguments)
-        found.replay()  # recording does not run it
-        return found.answer
+        if found.recorded is None:
+            found.calls += 1
+            if found.calls <= WARM_UP:
+                return self._recorder.rehearse(lambda: self._function(*found.arguments))
+            try:
+                found.recorded = self._recorder.record(lambda: self._function(*found.arguments))
+            except torch.OutOfMemoryError:
+                raise  # kernel by kernel would not help
+            except RuntimeError as error:
+                return self._refused(error, found)
+        replay, answer = found.recorded
+        replay()  # recording alone does not run it
+        return answer
+
+    def _refused(self, error: RuntimeError, found: _Recording) -> Tensor:
+        reason = str(error).partition("\n")[0]
+        warnings.warn(
+            f"the GPU cannot record this work and runs it kernel by kernel, some four times "
+            f"slower: {reason}",
+            stacklevel=3,
+        )
+        self._recorder = None
+        return self._function(*found.arguments)
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:
@@ -107,11 +108,16 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
 class CudaGraphs:
     """Records calls as CUDA graphs."""
 
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+
     def rehearse(self, call: Call) -> Tensor:
         """Do the work on a stream of its own, for autograd remembers where it worked first."""
-        usual, own = torch.cuda.current_stream(), torch.cuda.Stream()
+        usual, own = torch.cuda.current_stream(), self._stream
         own.wait_stream(usual)
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(own), warnings.catch_warnings():
+            # Adam's, that it was made to be recorded and is not being recorded: it soon is
+            warnings.filterwarnings("ignore", message=".*capturable=True.*")
             answer = call()
         usual.wait_stream(own)
         answer.record_stream(usual)
@@ -126,7 +132,7 @@ class CudaGraphs:
 
 
 def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return memory that a GPU copies by itself; torch reuses it once the copy is done."""
+    """Return whole memory that a GPU copies by itself; torch reuses it once the copy is done."""
     if device.type == "cuda" and tensor.device.type == "cpu":
-        return tensor.pin_memory()
+        return tensor.contiguous().pin_memory()
     return tensor

@@ -219,7 +219,7 @@ class Entropic:
         xp = array_namespace(z)
         rate = self.beta * mass[:, None, None]  # [B, 1, 1]
         is_mean = -rate < _ENTROPIC_LIMIT
-        rate = xp.where(is_mean, xp.asarray(-1.0, dtype=rate.dtype), rate)
+        rate = xp.where(is_mean, -xp.ones_like(rate), rate)
         lowest = xp.min(z, axis=-1, keepdims=True)  # [B, A, 1]
         shifted = xp.mean(xp.expm1(rate * (z - lowest)), axis=-1)  # [B, A]
         equivalent = lowest[..., 0] + xp.log1p(shifted) / rate[..., 0]
