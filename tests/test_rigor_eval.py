@@ -324,6 +324,12 @@ def test_flags_of_games_are_refused_elsewhere(trained):
 
 
 @pytest.mark.slow
+def test_a_game_that_always_repeats_is_refused(trained):
+    with pytest.raises(UserError, match=r"env.sticky=1.0: a probability in \[0, 1\)"):
+        evaluate.run([str(trained("breakout")), "--sticky", "1"])
+
+
+@pytest.mark.slow
 def test_breakout_with_a_film(trained, capsys):
     run = trained("breakout")
     flags = ("--episodes", "2", "--video", "--sticky", "0.25", "--noops", "0")

@@ -136,7 +136,10 @@ def _under_protocol(config: Config, asked: Asked) -> Any:
         }
         changes |= {"sticky": asked.sticky} if asked.sticky is not None else {}
         changes |= {"noop_max": asked.noops} if asked.noops is not None else {}
-        return dataclasses.replace(env, **changes)
+        try:
+            return dataclasses.replace(env, **changes)
+        except ValueError as error:  # the schema names its key and the range
+            raise UserError(str(error)) from error
     for flag, value in (("sticky", asked.sticky), ("noops", asked.noops)):
         if value is not None:
             raise UserError(
