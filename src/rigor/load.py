@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 class Policy:
     """A trained agent that acts: its network, clock and initial stock.
 
-    agent: the working object. env: a copy of the environment, made for evaluation.
+    agent: the working object. env: a copy of the environment, made for evaluation. steps: agent
+    steps that it had learned from at its checkpoint.
     """
 
     agent: "Agent"
     env: "VectorEnv"
+    steps: int
 
     @property
     def initial_stock(self) -> float:
@@ -86,16 +88,16 @@ class Run:
             from rigor.exact import policy
 
             return policy.load(self.path / "policy.npz", config)
-        for path in reversed(checkpoint.checkpoints(self.path / "checkpoints")):
-            try:
-                saved = checkpoint.load(path)
-            except checkpoint.CorruptCheckpoint:
-                continue
-            env = config.env.make(1, evaluation=True)
-            agent = Agent(config, env, torch.device("cpu"), seed=0)
-            agent.load(saved["agent"])
-            return Policy(agent, env)
-        raise UserError(f"{self.path}: no checkpoint that can be read")
+        saved = checkpoint.newest(self.path / "checkpoints")
+        if saved is None:
+            raise UserError(
+                f"{self.path}: no checkpoint that can be read; a run writes its first one within a "
+                "tenth of its schedule"
+            )
+        env = config.env.make(1, evaluation=True)
+        agent = Agent(config, env, torch.device("cpu"), seed=0)
+        agent.load(saved["agent"])
+        return Policy(agent, env, saved["state"]["steps"])
 
 
 def load(directory: str | Path) -> Run:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from omegaconf import OmegaConf
+from PIL import Image
 
 from rigor.envs.atari import GAMES, PROTOCOLS, Atari, protocol_value
 
@@ -333,3 +334,32 @@ def area_weights(n, m):
     longest = max(len(part) for part in parts)
     padded = np.array([part + [(0, 0.0)] * (longest - len(part)) for part in parts])
     return [(padded[:, k, 0].astype(int), padded[:, k, 1].astype("f4")) for k in range(longest)]
+
+
+def test_the_film_shows_the_game_that_is_played():
+    env = config(sticky=0.25).filmed()
+    plain = config(sticky=0.25).make(1, evaluation=True)
+    seed = np.random.SeedSequence(4)
+    assert np.array_equal(env.reset(seed), plain.reset(seed))
+    assert env.action_names == ["noop", "fire", "right", "left"]
+    assert env.pictures_per_second == 15.0
+    pictures = [env.picture()]
+    rng = np.random.default_rng(0)
+    for _ in range(120):
+        actions = rng.integers(0, env.n_actions, 1)
+        one, other = env.step(actions), plain.step(actions)
+        assert np.array_equal(one.observation, other.observation)
+        assert np.array_equal(one.reward, other.reward)
+        assert np.array_equal(one.episode_end, other.episode_end)
+        pictures.append(env.picture())
+        # what the agent sees is the picture, in grey and small
+        grey = pictures[-1] @ [0.299, 0.587, 0.114]
+        small = np.array(
+            Image.fromarray(grey.astype(np.uint8)).resize((84, 84), Image.Resampling.BOX)
+        )
+        assert np.abs(small.astype(int) - one.observation[0, -1]).mean() < 3.0
+    assert {picture.shape for picture in pictures} == {(210, 160, 3)}
+    assert np.ptp(pictures[0], axis=2).max() > 100  # in colour
+    assert not np.array_equal(pictures[0], pictures[-1])
+    env.close()
+    plain.close()

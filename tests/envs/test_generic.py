@@ -352,3 +352,24 @@ def test_schema_checks_ranges(key):
     assert isinstance(OmegaConf.to_object(OmegaConf.merge(config, values)), Generic)
     with pytest.raises(ValueError, match=rf"env\.{key}=0"):
         OmegaConf.to_object(OmegaConf.merge(config, values | {key: 0}))
+
+
+def test_the_film_shows_the_episode_that_is_played():
+    env = Generic(id="CartPole-v1", num_envs=1, max_steps=None, kwargs={}).filmed()
+    plain = make("CartPole-v1")
+    seed = np.random.SeedSequence(4)
+    assert np.array_equal(env.reset(seed), plain.reset(seed))
+    first = env.picture()
+    assert (first.shape, first.dtype) == ((400, 600, 3), np.uint8)
+    for action in (0, 0, 0, 1):
+        actions = np.array([action])
+        assert np.array_equal(env.step(actions).observation, plain.step(actions).observation)
+    assert not np.array_equal(env.picture(), first)
+    assert (env.action_names, env.pictures_per_second) == (["0", "1"], 50.0)
+    env.close()
+
+
+def test_an_environment_that_cannot_draw_itself_says_so():
+    schema = Generic(id="RigorScript-v0", num_envs=1, max_steps=None, kwargs={})
+    with pytest.raises(UserError, match="RigorScript-v0: cannot draw itself; leave --video out"):
+        schema.filmed().picture()

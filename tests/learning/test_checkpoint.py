@@ -126,6 +126,28 @@ def test_an_empty_directory_is_corrupt(tmp_path):
         load(tmp_path / "step_000000000001")
 
 
+def test_the_newest_that_can_be_read(tmp_path, monkeypatch):
+    assert checkpoint.newest(tmp_path / "nothing") is None
+    old, new = (checkpoint.save(tmp_path, steps, {"steps": steps}) for steps in (5, 10))
+    assert checkpoint.newest(tmp_path) == {"steps": 10}
+    cut(new / "state.json")
+    assert checkpoint.newest(tmp_path) == {"steps": 5}
+    cut(old / "state.json")
+    assert checkpoint.newest(tmp_path) is None
+    assert old.exists()
+    # a run that goes on removes both and writes another, between the look and the reading
+    load = checkpoint.load
+
+    def late(path):
+        if path == new:
+            checkpoint.save(tmp_path, 15, {"steps": 15})
+            checkpoint.save(tmp_path, 20, {"steps": 20})
+        return load(path)
+
+    monkeypatch.setattr(checkpoint, "load", late)
+    assert checkpoint.newest(tmp_path) == {"steps": 20}
+
+
 def test_discard_removes_it(tmp_path):
     path = save(tmp_path, 1, {})
     checkpoint.discard(path)

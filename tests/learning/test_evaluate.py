@@ -75,6 +75,25 @@ def test_every_copy_plays_its_share_so_that_short_games_are_not_preferred():
     assert sorted(games.length.tolist()) == [1.0] * 5 + [10.0] * 3
 
 
+def test_every_step_is_shown_to_a_watcher():
+    env = ScriptedEnv([[Episode((1.0, 2.0))], [Episode((5.0,))]])
+    seen = []
+    play(
+        Actor(env),
+        env,
+        2,
+        0.0,
+        FACTORS,
+        np.random.SeedSequence(0),
+        watch=lambda observation, actions, step: seen.append((observation, actions, step)),
+    )
+    assert len(seen) == len(env.calls) == 2
+    for (observation, actions, step), (before, given, came) in zip(seen, env.calls, strict=True):
+        assert np.array_equal(observation, before)
+        assert np.array_equal(actions, given)
+        assert step is came
+
+
 def test_fewer_games_than_copies():
     games, _, env = games_of([[Episode((float(i), 0.0))] for i in range(5)], 2)
     assert games.score.tolist() == [0.0, 1.0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import MISSING
 
-from rigor.envs.vector import Step, VectorEnv, check_actions, copy_seeds
+from rigor.envs.vector import FilmedEnv, Step, VectorEnv, check_actions, copy_seeds
 
 if TYPE_CHECKING:
     from ale_py.vector_env import AtariVectorEnv
@@ -54,6 +54,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
 }
 
+FRAMES_PER_SECOND = 60  # of the console, NTSC
+SCREEN = (210, 160)  # pixels of the console
 FRAME_STACK = 4  # frames, Mnih et al. (2015)
 SIDE = 84  # pixels, Mnih et al. (2015)
 TIME_SCALE = 1000.0  # agent steps; the paper's release divides t by it
@@ -128,6 +130,10 @@ class Atari:
         """Return n_envs copies of the game; in evaluation a lost life does nothing."""
         return AtariGames(self, n_envs, "ignore" if evaluation else self.life_loss)
 
+    def filmed(self) -> FilmedEnv:
+        """Return one game whose screen can be seen; a lost life ends nothing."""
+        return AtariGames(self, 1, "terminal", filmed=True)
+
 
 class AtariGames:
     """E copies of one Atari game as a `VectorEnv`.
@@ -137,12 +143,20 @@ class AtariGames:
     Reward: the change of the score over the frame skip, float64 [E], not clipped.
     Start: after no-ops and FIRE, as configured; t = 0 at the first observation returned.
     End: game over (terminated), `max_frames` (truncated), a lost life where `life_loss` is `reset`.
+
+    Where it is filmed, a second emulator with the same seeds plays the same games in colour.
     """
 
-    def __init__(self, config: Atari, n_envs: int, life_loss: str) -> None:
+    def __init__(self, config: Atari, n_envs: int, life_loss: str, filmed: bool = False) -> None:
         self.n_envs = n_envs
         self._life_loss = life_loss
         self._games = _emulator(config, n_envs, life_loss)
+        self._screens = _emulator(config, n_envs, life_loss, in_colour=True) if filmed else None
+        self._picture = np.zeros((*SCREEN, 3), np.uint8)
+        self.pictures_per_second = FRAMES_PER_SECOND / config.frame_skip
+        self.action_names = [
+            str(action).rpartition(".")[2].lower() for action in self._games.ale.get_action_set()
+        ]
         self.n_actions = int(self._games.single_action_space.n)
         self.observation_shape: tuple[int, ...] = (FRAME_STACK, SIDE, SIDE)
         self.observation_dtype = np.dtype(np.uint8)
@@ -160,7 +174,10 @@ class AtariGames:
         Call it once: the same seed repeats the same games, and seeding loads each ROM again (.1 s).
         """
         # An array, since the emulator turns one number into neighbouring seeds.
-        observation, info = self._games.reset(seed=copy_seeds(seed, self.n_envs))
+        numbers = copy_seeds(seed, self.n_envs)
+        observation, info = self._games.reset(seed=numbers)
+        if self._screens is not None:
+            self._picture = self._screens.reset(seed=numbers)[0][0, -1]
         self._lives = info["lives"].copy()
         self._ended = np.zeros(self.n_envs, dtype=bool)
         return observation
@@ -173,6 +190,11 @@ class AtariGames:
         """
         check_actions(actions, self.n_envs, self.n_actions)
         observation, reward, terminated, truncated, info = self._games.step(actions)
+        if self._screens is not None:
+            screens, seen, *_ = self._screens.step(actions)
+            if not np.array_equal(seen, reward):
+                raise RuntimeError("the game in colour went another way than the agent's")
+            self._picture = screens[0, -1]
         dummy = self._ended
         episode_end = terminated | truncated
         if self._life_loss == "terminal":
@@ -193,12 +215,20 @@ class AtariGames:
         """Return None: there is no state to continue from."""
         return None
 
+    def picture(self) -> np.ndarray:
+        """Return the first copy's screen, uint8 [210, 160, 3]; black unless it is filmed."""
+        return self._picture
+
     def close(self) -> None:
         """Close the games."""
         self._games.close()
+        if self._screens is not None:
+            self._screens.close()
 
 
-def _emulator(config: Atari, n_envs: int, life_loss: str) -> "AtariVectorEnv":
+def _emulator(
+    config: Atari, n_envs: int, life_loss: str, in_colour: bool = False
+) -> "AtariVectorEnv":
     """Build the emulator with every option said, since its defaults change between versions."""
     import ale_py
     from ale_py.vector_env import AtariVectorEnv
@@ -217,10 +247,10 @@ def _emulator(config: Atari, n_envs: int, life_loss: str) -> "AtariVectorEnv":
         continuous=False,
         continuous_action_threshold=0.5,
         autoreset_mode=AutoresetMode.NEXT_STEP,
-        img_height=SIDE,
-        img_width=SIDE,
-        grayscale=True,
-        stack_num=FRAME_STACK,
+        img_height=SCREEN[0] if in_colour else SIDE,
+        img_width=SCREEN[1] if in_colour else SIDE,
+        grayscale=not in_colour,
+        stack_num=1 if in_colour else FRAME_STACK,
         frameskip=config.frame_skip,
         maxpool=True,
         noop_max=config.noop_max,

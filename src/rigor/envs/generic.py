@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import MISSING
 
-from rigor.envs.vector import Step, VectorEnv, check_actions, copy_seeds
+from rigor.envs.vector import FilmedEnv, Step, VectorEnv, check_actions, copy_seeds
 from rigor.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,14 +44,26 @@ class Generic:
         Raises:
           UserError: the id is unknown, a space is not supported, or nothing bounds an episode.
         """
-        copies = [self._make_one() for _ in range(n_envs)]
+        copies = [self._make_one(self.kwargs) for _ in range(n_envs)]
         return GymnasiumCopies(copies, self._limit(copies[0]), self.id)
 
-    def _make_one(self) -> "gymnasium.Env[Any, Any]":
+    def filmed(self) -> FilmedEnv:
+        """Return one copy that draws itself.
+
+        Raises:
+          UserError: as `make`, or the environment cannot draw itself as an array.
+        """
+        try:
+            copy = self._make_one({**self.kwargs, "render_mode": "rgb_array"})
+        except UserError as error:
+            raise UserError(_no_picture(self.id, str(error))) from error
+        return GymnasiumCopies([copy], self._limit(copy), self.id)
+
+    def _make_one(self, kwargs: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
         import gymnasium
 
         try:
-            return gymnasium.make(self.id, max_episode_steps=self.max_steps, **self.kwargs)
+            return gymnasium.make(self.id, max_episode_steps=self.max_steps, **kwargs)
         except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
             nearest = difflib.get_close_matches(self.id, list(gymnasium.registry), n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(nearest)}?" if nearest else str(error)
@@ -59,9 +71,9 @@ class Generic:
         except (gymnasium.error.Error, ImportError) as error:
             raise UserError(f"env.id={self.id}: Gymnasium cannot make it; {error}") from error
         except TypeError as error:
-            if not self.kwargs:
+            if not kwargs:
                 raise
-            message = f"env.kwargs={self.kwargs}: {self.id} does not take them; {error}"
+            message = f"env.kwargs={kwargs}: {self.id} does not take them; {error}"
             raise UserError(message) from error
 
     def _limit(self, copy: "gymnasium.Env[Any, Any]") -> int:
@@ -116,6 +128,9 @@ class GymnasiumCopies:
         self.time_scale = float(max_time)
         self.frame_stack = 1
         self.reward_bound: float | None = None
+        self.pictures_per_second = float(copies[0].metadata.get("render_fps", 30))
+        self.action_names = [str(self._first_action + i) for i in range(self.n_actions)]
+        self._id = id
 
     def reset(self, seed: np.random.SeedSequence) -> np.ndarray:
         """Seed every copy and start an episode in each; return the observations [E, ...]."""
@@ -160,6 +175,22 @@ class GymnasiumCopies:
     def learned_reward(self, reward: np.ndarray) -> np.ndarray:
         """Return the reward as it is."""
         return reward
+
+    def picture(self) -> np.ndarray:
+        """Return what the first copy draws, uint8 [height, width, 3].
+
+        Raises:
+          UserError: it does not draw, or lacks the library that it draws with.
+        """
+        import gymnasium
+
+        try:
+            drawn = self._copies[0].render()
+        except gymnasium.error.Error as error:
+            raise UserError(_no_picture(self._id, str(error))) from error
+        if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:
+            raise UserError(_no_picture(self._id, "render() returns no picture"))
+        return drawn
 
     def state(self) -> dict[str, Any] | None:
         """Return how to play every copy's episode again, or None without numpy generators.
@@ -216,6 +247,10 @@ class GymnasiumCopies:
         """Close every copy."""
         for copy in self._copies:
             copy.close()
+
+
+def _no_picture(id: str, reason: str) -> str:
+    return f"env.id={id}: cannot draw itself; leave --video out ({reason})"
 
 
 def _generator_state(copy: "gymnasium.Env[Any, Any]") -> dict[str, Any] | None:

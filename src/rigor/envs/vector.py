@@ -86,6 +86,22 @@ class VectorEnv(Protocol):
         ...
 
 
+class FilmedEnv(VectorEnv, Protocol):
+    """One copy (E = 1) that can be looked at; what its schema's `filmed()` returns.
+
+    Attributes:
+      pictures_per_second: at which it looks natural, a picture an agent step.
+      action_names: a word for each action.
+    """
+
+    pictures_per_second: float
+    action_names: list[str]
+
+    def picture(self) -> np.ndarray:
+        """Return what is seen now, uint8 [height, width, 3]."""
+        ...
+
+
 def copy_seeds(seed: np.random.SeedSequence, n_envs: int) -> np.ndarray:
     """Draw one seed for each copy: int64 [E] in [0, 2^31), which C code takes as well."""
     return (seed.generate_state(n_envs) >> 1).astype(np.int64)

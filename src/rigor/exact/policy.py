@@ -11,6 +11,7 @@ from rigor.errors import UserError
 from rigor.exact.model import Model
 from rigor.exact.outcome import nearest
 from rigor.exact.solve import Tables
+from rigor.exact.tabular import TabularModel
 from rigor.maths import stock
 from rigor.tracking.disk import disk_errors
 
@@ -84,4 +85,7 @@ def load(path: Path, config: "Config") -> TablePolicy:
             initial_stock, mass = float(file["initial_stock"]), file["mass"]
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: no policy that can be read ({error})") from error
-    return TablePolicy(config.env.model(), tables, initial_stock, mass)
+    # it only says where an observation is, so one decision of an endless problem will do
+    endless = config.env.n_decisions is None
+    model = TabularModel(config.env, 1) if endless else config.env.model()
+    return TablePolicy(model, tables, initial_stock, mass)

@@ -19,6 +19,7 @@ from torch import Tensor
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
+from rigor.learning.explore import epsilon_greedy
 from rigor.learning.networks import QuantileNetwork, as_input, build_network
 from rigor.learning.recorded import CudaGraphs, Recorded, upload
 from rigor.learning.replay import Batch
@@ -139,12 +140,9 @@ class Agent:
           observation: [E, *shape]. t: agent steps, int64 [E]. stock: S_t, float64 [E].
           epsilon: chance of a uniformly random action. rng: for the exploration.
         """
-        n_actions = self.online.shape[0]
-        explores = rng.random(len(t)) < epsilon
-        actions = rng.integers(0, n_actions, len(t))
-        if not explores.all():
-            actions[~explores] = self.greedy(observation, t, stock)[~explores]
-        return actions
+        return epsilon_greedy(
+            lambda: self.greedy(observation, t, stock), len(t), self.online.shape[0], epsilon, rng
+        )
 
     def greedy(self, observation: np.ndarray, t: np.ndarray, stock: np.ndarray) -> np.ndarray:
         """Return the actions of largest Q, int64 [E]; by the averaged network if there is one."""

@@ -62,6 +62,21 @@ def checkpoints(directory: Path) -> list[Path]:
     return sorted(directory.glob("step_*")) if directory.exists() else []
 
 
+def newest(directory: Path) -> dict[str, Any] | None:
+    """Read the newest checkpoint that can be read, None if there is none; nothing is changed.
+
+    A run that goes on removes old ones meanwhile, so those that it has written since are tried too.
+    """
+    tried: set[Path] = set()
+    while untried := [path for path in checkpoints(directory) if path not in tried]:
+        tried.add(untried[-1])
+        try:
+            return load(untried[-1])
+        except CorruptCheckpoint:
+            continue
+    return None
+
+
 def discard(path: Path) -> None:
     """Remove a checkpoint that cannot be read back."""
     shutil.rmtree(path, ignore_errors=True)

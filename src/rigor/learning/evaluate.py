@@ -4,19 +4,57 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from rigor.config import Config
-from rigor.envs.vector import VectorEnv
+from rigor.envs.vector import Step, VectorEnv
 from rigor.errors import Stopped
-from rigor.learning.agent import Agent
 from rigor.maths.utility import Entropic, MeanVariance, Utility
 
 MAX_COPIES = 16
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 PROPORTIONATE = (0.01, 30.0)  # |β| or κ times the spread of returns: between, a risk matters
+
+
+class Player(Protocol):
+    """Who plays: a learned agent, or an exact policy.
+
+    mass: d̃_t of its own discount at every t of a game, float64.
+    """
+
+    mass: np.ndarray
+
+    @property
+    def initial_stock(self) -> float:
+        """c₀, with which a game starts, in learned reward units."""
+        ...
+
+    @property
+    def learned_reward(self) -> Callable[[np.ndarray], np.ndarray]:
+        """What turns raw rewards into those that it plans with, any shape."""
+        ...
+
+    def act(
+        self,
+        observation: np.ndarray,
+        t: np.ndarray,
+        stock: np.ndarray,
+        epsilon: float,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """Return ε-greedy actions, int64 [E]."""
+        ...
+
+    def next_stock(self, total: np.ndarray, t: np.ndarray, reward: np.ndarray) -> np.ndarray:
+        """Return S_{t+1} [E] after raw rewards [E] at times t [E]."""
+        ...
+
+
+Watch = Callable[[np.ndarray, np.ndarray, Step], None]
+"""Sees a call: the observations before it [E, *shape], the actions [E], and what came of them."""
 
 
 @dataclass
@@ -45,13 +83,14 @@ class Estimate:
 
 
 def play(
-    agent: Agent,
+    agent: Player,
     env: VectorEnv,
     episodes: int,
     epsilon: float,
     factors: np.ndarray,
     seed: np.random.SeedSequence,
     stop: Callable[[], int | None] = lambda: None,
+    watch: Watch = lambda observation, actions, step: None,
 ) -> Games:
     """Play whole games with the agent's current policy and initial stock.
 
@@ -62,13 +101,14 @@ def play(
       episodes: K. epsilon: chance of a random action.
       factors: d_t, float64 [max_time + 1]. seed: of the environment and the exploration.
       stop: returns the signal that asks for a stop, if any.
+      watch: called after every step; copies that have played their share still step.
 
     Raises:
       Stopped: with that signal; games can take minutes.
     """
     env_seed, action_seed = seed.spawn(2)
     rng = np.random.default_rng(action_seed)
-    quota = np.array([len(part) for part in np.array_split(np.arange(episodes), env.n_envs)])
+    quota = shares(episodes, env.n_envs)
     observation = env.reset(env_seed)
     t = np.zeros(env.n_envs, np.int64)
     stock = np.full(env.n_envs, agent.initial_stock)
@@ -78,7 +118,9 @@ def play(
         if signal := stop():
             raise Stopped(signal)
         # who has played its share goes on until the longest game ends: one shape, one recording
-        step = env.step(agent.act(observation, t, stock, epsilon, rng))
+        actions = agent.act(observation, t, stock, epsilon, rng)
+        step = env.step(actions)
+        watch(observation, actions, step)
         counts = ~step.dummy
         mass, reward = agent.mass[t], step.reward
         learned = agent.learned_reward(reward)
@@ -93,6 +135,11 @@ def play(
             sums[:, i] = 0.0
         observation = step.observation
     return Games(*np.stack(games, axis=1))
+
+
+def shares(episodes: int, n_envs: int) -> np.ndarray:
+    """Return how many games each of E copies plays, int64 [E]."""
+    return np.array([len(part) for part in np.array_split(np.arange(episodes), n_envs)])
 
 
 def copies(episodes: int) -> int:

@@ -138,7 +138,7 @@ class RunDirectory:
         status["updated"] = now
         if state != "queued":
             status["started"] = status["started"] or now
-        atomic_write(self.path / "status.json", _json(status))
+        atomic_write(self.path / "status.json", as_json(status))
 
     def state(self) -> str:
         """Return what `status.json` says, but `lost` where that cannot be true.
@@ -172,7 +172,7 @@ class RunDirectory:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write `result.json` whole; numbers that are not finite become null."""
-        atomic_write(self.path / "result.json", _json(result))
+        atomic_write(self.path / "result.json", as_json(result))
 
     def write_traceback(self, text: str) -> None:
         """Append the traceback of a failure to `train.log`."""
@@ -242,7 +242,8 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _json(values: Mapping[str, Any]) -> str:
+def as_json(values: Mapping[str, Any]) -> str:
+    """Return values as JSON text: arrays as lists, numbers that are not finite as null."""
     return json.dumps(_plain(values), indent=2, allow_nan=False) + "\n"
 
 

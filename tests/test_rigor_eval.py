@@ -1,0 +1,348 @@
+"""`rigor-eval` on real small runs: numbers, pictures and films."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+from cli import TINY, environment, rigor_train
+from PIL import Image
+
+import rigor
+from rigor import evaluate
+from rigor.errors import UserError
+from rigor.tracking.rundir import RunDirectory
+
+EXACT = ("agent=backward_induction", "discount=hyperbolic", "tracker=none")
+ATARI = (
+    "env=atari/breakout",
+    "agent=multihorizon",
+    "tracker=none",
+    "train.steps=200",
+    "env.max_frames=400",
+    "env.num_envs=2",
+    "evaluate.every=1",
+    "evaluate.episodes=1",
+    "evaluate.final_episodes=1",
+)
+PICTURES = ("calibration.png", "weights.png", "paths.png")
+
+
+def command(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "rigor.evaluate", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment(),
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a function from a run's name to its directory; each is trained once."""
+    place = tmp_path_factory.mktemp("eval")
+    wanted = {
+        "cartpole": (*TINY, "agent=multihorizon", "horizons.m=3", "discount=hyperbolic"),
+        "gbwm": ("env=gbwm", *EXACT),
+        "american_put": ("env=american_put", *EXACT),
+        "tabular": ("env=tabular", *EXACT),
+        "learned_put": (*TINY, "env=american_put", "network=mlp", "risk=cvar", "outer.every=50"),
+        "endless": ("env=tabular", "env.horizon=inf", "agent=infinite_horizon", "tracker=none"),
+        "breakout": ATARI,
+    }
+
+    def of(name):
+        out = place / name
+        if not out.exists():
+            done = rigor_train(*wanted[name], f"out={out}", cwd=place)
+            assert done.code == 0, done
+        return next(path.parent for path in out.glob("*/config.yaml"))
+
+    return of
+
+
+def evaluated(directory, *arguments, capsys):
+    """Evaluate in this process; return the directory, eval.json and what was printed."""
+    evaluate.run([str(directory), *arguments])
+    shown = capsys.readouterr().out
+    place = RunDirectory(shown.splitlines()[-1]).path.parent
+    return place, json.loads((place / "eval.json").read_text()), shown
+
+
+def rows_of(place):
+    with (place / "episodes.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def frames_of(path):
+    """Decode a film: [L, height, width, 3]."""
+    reader = imageio_ffmpeg.read_frames(str(path))
+    width, height = next(reader)["size"]
+    return np.stack([np.frombuffer(one, np.uint8) for one in reader]).reshape(-1, height, width, 3)
+
+
+def check_picture(path):
+    with Image.open(path) as picture:
+        pixels = np.asarray(picture.convert("L"))
+    assert min(pixels.shape) > 400
+    assert pixels.std() > 5
+    assert path.stat().st_size < 600_000
+
+
+def test_help_is_quick():
+    code = (
+        "import sys; from rigor.evaluate import run\n"
+        "try: run(['--help'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert not {'torch', 'numpy', 'hydra', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    for flag in ("--episodes", "--video", "--seed", "--epsilon", "--sticky", "--noops", "--out"):
+        assert flag in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ((), "the following arguments are required: RUN"),
+        (("nowhere",), "nowhere: no such directory"),
+        (("x", "--episodes", "0"), "0: must be a whole number, 1 or more"),
+        (("x", "--episodes", "ten"), "ten: must be a whole number"),
+        (("x", "--epsilon", "2"), "2: must lie in [0, 1]"),
+        (("x", "--sticky", "a"), "a: must lie in [0, 1]"),
+        (("x", "--seed", "-1"), "--seed"),
+        (("x", "--film"), "--film"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, part):
+    with pytest.raises(UserError) as refused:
+        evaluate.run(arguments)
+    assert part in str(refused.value)
+
+
+def test_a_mistake_ends_with_code_2(tmp_path):
+    done = command(tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        f"rigor-eval: {tmp_path}: no run, for it holds no config.yaml; name one run's directory"
+    ]
+
+
+def test_progress_says_when_it_will_be_done(capsys, monkeypatch):
+    now = [0.0]
+    shown = evaluate.Shown(100, "x", clock=lambda: now[0])
+    with shown:
+        now[0] = 5.0
+        shown(0, 1000)
+        now[0] = 20.0
+        shown(0, 4000)
+        now[0] = 25.0
+        shown(20, 5000)
+        now[0] = 40.0
+        shown(25, 8000)
+    # a line every ten seconds; 40 s for a quarter of the games leave 120 s
+    assert capsys.readouterr().err.splitlines() == [
+        "0/100 games  4,000 steps  200 steps/s  eta -:--:--",
+        "25/100 games  8,000 steps  200 steps/s  eta 0:02:00",
+    ]
+
+
+@pytest.mark.slow
+def test_cartpole_with_a_film(trained, capsys):
+    run = trained("cartpole")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    place, found, shown = evaluated(run, "--episodes", "7", "--video", capsys=capsys)
+    assert place == run / "evaluation" / "step_300-episodes_7-seed_0"
+    assert {path.name for path in place.iterdir()} == {
+        *PICTURES[:2],
+        "episode.mp4",
+        "episodes.csv",
+        "eval.json",
+        ".lock",
+    }
+    for name in PICTURES[:2]:
+        check_picture(place / name)
+    rows = rows_of(place)
+    assert len(rows) == 7
+    score = [float(row["score"]) for row in rows]
+    assert score == [float(row["length"]) for row in rows]
+    assert found["estimates"]["score"]["value"] == pytest.approx(np.mean(score))
+    low, high = (found["estimates"]["score"][end] for end in ("low", "high"))
+    assert min(score) <= low <= np.mean(score) <= high <= max(score)
+    # nothing cuts a game of CartPole, so what came true is the return under the mixture
+    for row in rows:
+        assert float(row["came_true"]) == pytest.approx(float(row["learned"]))
+        assert 0 <= float(row["place"]) <= 1
+    calibration = found["calibration"]
+    came_true = np.mean([float(row["came_true"]) for row in rows])
+    assert calibration["realised_mean"] == pytest.approx(came_true)
+    assert calibration["wasserstein"] > 0
+    assert any("comonotone" in note for note in found["notes"])
+    assert found["steps"] == 300
+    assert found["protocol"]["epsilon"] == 0.0
+    assert found["protocol"]["sentence"] in shown
+    frames = frames_of(place / "episode.mp4")
+    assert frames.shape[1:] == (544, 960, 3)
+    assert 5 < len(frames) < 500
+    picture, beside = frames[:, 100:500, :420], frames[:, :, 440:]
+    for part in (picture, beside):
+        assert (np.abs(np.diff(part.astype(int), axis=0)) > 40).any(axis=(1, 2, 3)).mean() > 0.8
+    assert (place / "episode.mp4").stat().st_size < 500_000
+    # what the run had is as it was
+    after = {path: path.stat().st_mtime_ns for path in before if path != run}
+    assert after == {path: time for path, time in before.items() if path != run}
+
+
+@pytest.mark.slow
+def test_a_repeat_gives_the_same_and_another_protocol_another_place(trained, capsys):
+    run = trained("cartpole")
+    place, found, _ = evaluated(run, "--episodes", "3", capsys=capsys)
+    games = (place / "episodes.csv").read_text()
+    (place / "episode.mp4").write_text("of an earlier --video")
+    again, same, _ = evaluated(run, "--episodes", "3", "--epsilon", "0", capsys=capsys)
+    assert (again, same) == (place, found)
+    assert (place / "episodes.csv").read_text() == games
+    assert (place / "episode.mp4").read_text() == "of an earlier --video"
+    other, _, _ = evaluated(run, "--episodes", "3", "--epsilon", "0.5", capsys=capsys)
+    assert other.name == "step_300-episodes_3-seed_0-epsilon_0.5"
+    assert (other / "episodes.csv").read_text() != games
+    seeded, _, _ = evaluated(run, "--episodes", "3", "--seed", "1", capsys=capsys)
+    assert (seeded / "episodes.csv").read_text() != games
+
+
+@pytest.mark.slow
+def test_a_running_run_keeps_its_lock_and_is_not_disturbed(trained, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(trained("cartpole"), run, ignore=shutil.ignore_patterns("evaluation"))
+    config = RunDirectory(run).config()
+    digest = (run / "config.yaml").read_text().split()[3]
+    with RunDirectory.open(run, config, digest) as running:
+        running.write_status("running", step=300)
+        status = (run / "status.json").read_bytes()
+        _, found, _ = evaluated(run, "--episodes", "2", "--out", str(tmp_path), capsys=capsys)
+        assert running.is_locked()
+        assert (run / "status.json").read_bytes() == status
+    assert "the run goes on; this is its newest checkpoint" in found["notes"]
+    assert not (run / "evaluation").exists()
+    assert (tmp_path / "run" / "step_300-episodes_2-seed_0").is_dir()
+
+
+@pytest.mark.slow
+def test_two_at_once_in_one_place_are_refused(trained, capsys):
+    from rigor.tracking.lock import Lock
+
+    run = trained("cartpole")
+    place, _, _ = evaluated(run, "--episodes", "2", capsys=capsys)
+    lock = Lock(place)
+    lock.acquire()
+    with pytest.raises(UserError, match="another rigor-eval writes there"):
+        evaluate.run([str(run), "--episodes", "2"])
+    lock.release()
+
+
+@pytest.mark.slow
+def test_without_a_policy_it_says_so(trained, tmp_path):
+    for name, line in (
+        ("cartpole", "no checkpoint that can be read; a run writes its first one within a tenth"),
+        ("gbwm", "policy.npz: no policy that can be read"),
+    ):
+        run = tmp_path / name
+        run.mkdir()
+        shutil.copy(trained(name) / "config.yaml", run)
+        with pytest.raises(UserError) as refused:
+            evaluate.run([str(run)])
+        assert line in str(refused.value)
+        assert not (run / "evaluation").exists()
+
+
+@pytest.mark.slow
+def test_gbwm_shows_wealth_and_is_calibrated(trained, capsys):
+    run = trained("gbwm")
+    place, found, shown = evaluated(run, "--episodes", "200", "--video", capsys=capsys)
+    assert place.name == "exact-episodes_200-seed_0"
+    check_picture(place / "paths.png")
+    assert "no video: Wealth has no frames to film; paths.png shows its games" in shown
+    assert not (place / "episode.mp4").exists()
+    # the exact law is the truth
+    calibration = found["calibration"]
+    assert calibration["wasserstein"] < calibration["wasserstein_95"]
+    assert calibration["ks_p"] > 0.01
+    objective = rigor.load(run).result["objective"]
+    assert calibration["predicted_mean"] == pytest.approx(objective)
+    ends = found["estimates"]["objective"]
+    assert ends["low"] < objective < ends["high"]
+    assert {int(row["length"]) for row in rows_of(place)} == {11}
+
+
+@pytest.mark.slow
+def test_the_put_shows_prices(trained, capsys):
+    place, found, _ = evaluated(trained("american_put"), "--episodes", "100", capsys=capsys)
+    check_picture(place / "paths.png")
+    assert found["calibration"]["ks_p"] > 0.01
+    assert max(int(row["length"]) for row in rows_of(place)) == 21
+
+
+@pytest.mark.slow
+def test_a_learned_policy_with_a_stock(trained, capsys):
+    run = trained("learned_put")
+    place, found, _ = evaluated(run, "--episodes", "20", capsys=capsys)
+    check_picture(place / "paths.png")
+    assert found["protocol"]["initial_stock"] == rigor.load(run).policy().initial_stock
+    assert "one horizon, so no picture of mixture weights" in found["notes"]
+
+
+@pytest.mark.slow
+def test_tabular_has_numbers_and_no_frames(trained, capsys):
+    place, found, shown = evaluated(
+        trained("tabular"), "--episodes", "100", "--video", capsys=capsys
+    )
+    assert "no video: Tabular has no frames to film" in shown
+    assert found["calibration"]["ks_p"] > 0.01
+    assert {path.name for path in place.iterdir() if path.suffix == ".png"} == {"calibration.png"}
+
+
+@pytest.mark.slow
+def test_an_exact_policy_without_end(trained, capsys):
+    run = trained("endless")
+    _, found, _ = evaluated(run, "--episodes", "50", capsys=capsys)
+    objective = rigor.load(run).result["objective"]
+    assert found["calibration"]["predicted_mean"] == pytest.approx(objective, rel=1e-6)
+    ends = found["estimates"]["objective"]
+    assert ends["low"] < objective < ends["high"]
+    assert any("50 of 50 games were cut" in note for note in found["notes"])
+
+
+@pytest.mark.slow
+def test_flags_of_games_are_refused_elsewhere(trained):
+    with pytest.raises(UserError, match=r"--sticky 0.25: belongs to Atari .* Tabular; leave it"):
+        evaluate.run([str(trained("tabular")), "--sticky", "0.25"])
+
+
+@pytest.mark.slow
+def test_a_game_that_always_repeats_is_refused(trained):
+    with pytest.raises(UserError, match=r"env.sticky=1.0: a probability in \[0, 1\)"):
+        evaluate.run([str(trained("breakout")), "--sticky", "1"])
+
+
+@pytest.mark.slow
+def test_breakout_with_a_film(trained, capsys):
+    run = trained("breakout")
+    flags = ("--episodes", "2", "--video", "--sticky", "0.25", "--noops", "0")
+    place, found, shown = evaluated(run, *flags, capsys=capsys)
+    assert place.name.endswith("-episodes_2-seed_0-sticky_0.25-noops_0")
+    protocol = found["protocol"]
+    assert (protocol["sticky"], protocol["noop_max"], protocol["epsilon"]) == (0.25, 0, 0.01)
+    assert "sticky actions 0.25, no no-ops" in shown
+    assert any("up to the first lost life" in note for note in found["notes"])
+    frames = frames_of(place / "episode.mp4")
+    # 400 emulator frames of a game are 100 agent steps
+    assert frames.shape == (100, 544, 960, 3)
+    screen = frames[:, 100:500, 50:360]
+    assert np.ptp(screen[0].astype(int), axis=2).max() > 100  # in colour
+    assert not (screen[0] == screen[-1]).all()
+    check_picture(place / "weights.png")
