@@ -14,7 +14,7 @@ import wandb_workspaces.workspaces as ws
 
 from rigor.errors import UserError
 from rigor.report.agents import BASELINES, Agent, agents_of, baseline_of
-from rigor.report.comparison import improvement
+from rigor.report.improvement import improvement
 from rigor.report.runs import NAMED, Run
 from rigor.tracking.rundir import RunDirectory
 
