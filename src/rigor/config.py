@@ -21,6 +21,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from rigor.envs import tables
 from rigor.envs.atari import Atari, protocol_value
 from rigor.envs.generic import Generic
+from rigor.envs.lander import Lander
 from rigor.envs.option import Put
 from rigor.envs.tabular import Tabular
 from rigor.envs.wealth import Wealth
@@ -286,7 +287,7 @@ class Config:
 
 
 SCHEMAS: dict[str, tuple[type, ...]] = {
-    "env": (Atari, Generic, Put, Tabular, Wealth),
+    "env": (Atari, Generic, Lander, Put, Tabular, Wealth),
     "discount": (
         discount.Exponential,
         discount.Hyperbolic,
