@@ -30,6 +30,8 @@ from rigor.maths.utility import Mean
 # nanosecond a pair, and compiling takes half a minute on a machine that has not done it before.
 COMPILE_FROM = 1e11
 
+_PART = 100_000  # quantiles that a CPU's cache holds, with what is made of them
+
 
 class Agent:
     """Networks, optimiser, clock and initial stock; acts and learns.
@@ -361,13 +363,21 @@ class Agent:
 
     def _choose(self, network: QuantileNetwork, hidden: Tensor, t: Tensor, total: Tensor) -> Tensor:
         """Return a network's greedy action [B] at its hidden layer [B, H], t [B] and S_t [B]."""
-        # the mean needs the means of the quantiles only, [B, A, M, 1]
-        risk_neutral = isinstance(self.utility, Mean)
-        quantiles = network.means(hidden) if risk_neutral else network.quantiles(hidden).double()
-        quantiles = self.scale * quantiles
         clock = t if self.clock_runs else torch.zeros_like(t)
-        weights = self._weights[clock]
-        values = objective.action_values(self.utility, quantiles, weights, self._mass[clock], total)
+        weights, mass = self._weights[clock], self._mass[clock]
+        if isinstance(self.utility, Mean):  # needs the means of the quantiles only
+            return objective.mean_values(network.means(hidden), weights).argmax(1)
+        rows = len(t)
+        if self.device.type == "cpu":  # in parts that fit the cache: three times as fast
+            rows = max(1, _PART // (network.shape[0] * network.shape[1] * network.shape[2]))
+        parts = zip(*(one.split(rows) for one in (hidden, weights, mass, total)), strict=True)
+        return torch.cat([self._choose_with_risk(network, *part) for part in parts])
+
+    def _choose_with_risk(
+        self, network: QuantileNetwork, hidden: Tensor, weights: Tensor, mass: Tensor, total: Tensor
+    ) -> Tensor:
+        quantiles = self.scale * network.quantiles(hidden)  # [B, A, M, N]
+        values = objective.action_values(self.utility, quantiles, weights, mass, total)
         if not self.utility.needs_stock:
             return values.argmax(1)
         return objective.greedy(values, objective.mean_values(quantiles, weights))
