@@ -29,10 +29,14 @@ class RigorSweeper(Sweeper):
 
     Args:
       params: swept values that an experiment file brings; the command line's replace them.
+      rows: more of them, for an experiment that is no product: the sweep is the product of `params`
+        with each row, one row after the other.
     """
 
-    def __init__(self, params: dict[str, Any] | None = None) -> None:
-        self.params = dict(params or {})
+    def __init__(
+        self, params: dict[str, Any] | None = None, rows: list[dict[str, Any]] | None = None
+    ) -> None:
+        self.params, self.rows = dict(params or {}), [dict(row) for row in rows or [{}]]
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -64,10 +68,17 @@ class RigorSweeper(Sweeper):
         sweep.raise_failures([r._return_value if r.status == failed else None for r in returns])
 
     def _expand(self, arguments: list[str]) -> list[list[str]]:
-        """Return the overrides of every job: the product of the swept values."""
-        given = [f"{key}={value}" for key, value in self.params.items()] + arguments
+        """Return the overrides of every job: the products of the swept values, each job once."""
+        jobs = [
+            job for row in self.rows for job in self._product({**self.params, **row}, arguments)
+        ]
+        return [list(job) for job in dict.fromkeys(map(tuple, jobs))]
+
+    def _product(self, params: dict[str, Any], arguments: list[str]) -> list[list[str]]:
         parser = OverridesParser.create(config_loader=self.context.config_loader)
-        parsed = parser.parse_overrides(given)
+        said = {override.key_or_group for override in parser.parse_overrides(arguments)}
+        brought = [f"{key}={value}" for key, value in params.items() if key not in said]
+        parsed = parser.parse_overrides(brought + arguments)
         for override in parsed:
             if not override.is_sweep_override():
                 continue
@@ -90,6 +101,7 @@ class SweeperConf:
 
     _target_: str = "hydra_plugins.rigor.sweeper.RigorSweeper"
     params: dict[str, Any] | None = field(default_factory=dict)
+    rows: list[Any] | None = field(default_factory=list)
 
 
 ConfigStore.instance().store(group="hydra/sweeper", name="rigor", node=SweeperConf)
