@@ -187,6 +187,11 @@ class Put:
         """Return (price in currency, t in steps), float32 [n, 2]."""
         return np.stack([state, t], axis=1).astype(np.float32)
 
+    @property
+    def action_basis(self) -> np.ndarray:
+        """Hold and exercise have nothing in common, [2, 2]."""
+        return np.eye(2)
+
     def coordinates(self, observation: Array) -> Array:
         """Return where the price stands before the strike, and the time, float32 [B, 3].
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 REFERENCE_PERIODS = 10  # what the table's means and covariance are per period of (E26)
 SCALINGS = {"volatility": 0.5, "covariance": 0.25}  # σ_p times (10 / T) to this power (E26)
-DEGREE = 4  # of values as polynomials of the volatility; the exact ones deviate by CHECK
+DEGREE = 6  # choosing by the exact values made such polynomials costs .02 % of the optimum
 WEIGHT_TOLERANCE = 1e-3  # the paper's weights sum to 1 within 1e-4 (E25)
 
 
@@ -226,14 +226,14 @@ class Wealth:
 
     @functools.cached_property
     def action_basis(self) -> np.ndarray:
-        """The actions as polynomials of degree 4 in the portfolio's volatility, float64 [A, 10].
+        """The actions as polynomials in the logarithm of a portfolio's volatility, float64 [A, 14].
 
-        Chebyshev's for the portfolio, and the same again for the goal on top.
+        Chebyshev's of degree 6 for the portfolio, and the same again for the goal on top.
         """
-        sigma = self.volatilities
-        spread = np.ptp(sigma)
-        place = 2 * (sigma - sigma.min()) / spread - 1 if spread else np.zeros(len(sigma))
-        portfolio = np.polynomial.chebyshev.chebvander(place, DEGREE)  # [L, 5]
+        logs = np.log(np.maximum(self.volatilities, 1e-12))
+        spread = np.ptp(logs)
+        place = 2 * (logs - logs.min()) / spread - 1 if spread else np.zeros(len(logs))
+        portfolio = np.polynomial.chebyshev.chebvander(place, DEGREE)  # [L, 7]
         return np.block([[portfolio, 0.0 * portfolio], [portfolio, portfolio]])
 
 
