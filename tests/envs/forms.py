@@ -20,7 +20,8 @@ def built(schema, option, **changes):
     """The schema with the values of its YAML, some of them changed."""
     config.register()  # the resolvers
     values = OmegaConf.load(CONF / f"{option}.yaml")
-    assert values.pop("defaults") == [schema.__name__, "_self_"]
+    defaults = values.pop("defaults")
+    assert (defaults[0], defaults[-1]) == (schema.__name__, "_self_")
     node = OmegaConf.merge(OmegaConf.structured(schema), values, changes)
     return OmegaConf.to_object(node)
 

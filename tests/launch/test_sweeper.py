@@ -48,6 +48,24 @@ def test_the_command_line_replaces_what_an_experiment_sweeps_over(sweeper):
     ]
 
 
+def test_rows_are_products_one_after_the_other(sweeper):
+    sweeper.params = {"seed": "0,1"}
+    sweeper.rows = [{"env": "cartpole"}, {"env": "gbwm", "risk": "mean,cvar"}]
+    assert sweeper._expand([]) == [
+        ["seed=0", "env=cartpole"],
+        ["seed=1", "env=cartpole"],
+        ["seed=0", "env=gbwm", "risk=mean"],
+        ["seed=0", "env=gbwm", "risk=cvar"],
+        ["seed=1", "env=gbwm", "risk=mean"],
+        ["seed=1", "env=gbwm", "risk=cvar"],
+    ]
+
+
+def test_a_row_that_the_command_line_makes_another_s_twin_is_one_job(sweeper):
+    sweeper.params, sweeper.rows = {}, [{"env": "gbwm"}, {"env": "cartpole"}]
+    assert sweeper._expand(["env=tabular"]) == [["env=tabular"]]
+
+
 def test_a_sweep_over_nothing_is_one_job(sweeper):
     sweeper.params = {}
     assert sweeper._expand([]) == [[]]
