@@ -62,7 +62,9 @@ def test_runs_leave_what_is_documented_and_all_of_it(tmp_path):
         keys |= json.loads((run.parent / "result.json").read_text()).keys()
     assert columns == set(documented(COLUMNS))
     assert keys == set(documented(*KEYS))
-    assert in_wandb(next((tmp_path / "cartpole").glob("*/wandb/offline-run-*"))) <= columns | keys
+    shown = in_wandb(next((tmp_path / "cartpole").glob("*/wandb/offline-run-*")))
+    assert shown - columns - keys == {"score/cartpole"}  # the page's score/PROBLEM
+    assert "`score/PROBLEM`" in PAGE
 
 
 def in_wandb(run: Path) -> set[str]:

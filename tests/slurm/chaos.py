@@ -43,7 +43,7 @@ def chaos(slurm: Slurm, place: Path, n_runs: int, n_strikes: int, seed: int) -> 
     packed = ("hydra/launcher=slurm", "hydra.launcher.runs_per_gpu=2", "out=struck")
     assert rigor_train(*command, *packed, cwd=place, env=env).code == 0
     (directory,) = (place / "struck" / "sweeps").iterdir()
-    strikes, hurried = 0, set[tuple[str, str]]()
+    strikes = 0
     while time.monotonic() < began + PATIENCE:
         running = [run for run in runs(place / "struck") if saved(run)]
         if running and strikes < n_strikes:
@@ -51,7 +51,7 @@ def chaos(slurm: Slurm, place: Path, n_runs: int, n_strikes: int, seed: int) -> 
             if STRIKES[kind](slurm, directory, choose.choice(running)):
                 strikes += 1
                 counts[kind] += 1
-        if not slurm.hurry_all(hurried):
+        if not slurm.hurry_all():
             if all(RunDirectory(run).state() == "done" for run in runs(place / "struck")):
                 break
             counts["retries"] += 1

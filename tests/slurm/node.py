@@ -7,9 +7,11 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 HERE = Path(__file__).parent
+PATIENT = timedelta(seconds=5)  # a requeued task waits two minutes
 
 
 @dataclass
@@ -56,22 +58,19 @@ class Slurm:
 
     def settled(self, seconds: float = 180) -> None:
         """Wait until no task is left; a requeued one, which waits two minutes, starts soon."""
-        hurried: set[tuple[str, str]] = set()
-        self.until(lambda: not self.hurry_all(hurried), seconds)
+        self.until(lambda: not self.hurry_all(), seconds)
 
-    def hurry_all(self, hurried: set[tuple[str, str]]) -> list[str]:
-        """Hurry every task that waits, once each time that it was requeued; return all tasks.
+    def hurry_all(self) -> list[str]:
+        """Hurry every task that is to wait longer than SLURM needs; return all tasks.
 
-        Not by what it looked like before: between two looks a task can start and be requeued.
-
-        Args:
-          hurried: the tasks that were, with how often they had been requeued; it grows.
+        By when it is to start, not by what was done to it: SLURM may put it off after it was told.
         """
-        asked = "--Format=JobArrayID:32,State:16,RestartCnt:16"
+        asked = "--Format=JobArrayID:32,State:16,StartTime:32"
         lines = self.ask("squeue", "--noheader", "--array", asked).splitlines()
-        for job, state, restarts in map(str.split, lines):
-            if state == "PENDING" and (job, restarts) not in hurried and self.hurry(job):
-                hurried.add((job, restarts))
+        for job, state, starts in map(str.split, lines):
+            due = datetime.max if starts == "N/A" else datetime.fromisoformat(starts)
+            if state == "PENDING" and due - datetime.now() > PATIENT:
+                self.hurry(job)
         return lines
 
     def hurry(self, job: str) -> bool:

@@ -93,6 +93,7 @@ def papers_problem(periods: int, late_utility: float, scaling: str) -> Wealth:
     from hydra import compose, initialize_config_module
     from hydra.utils import instantiate
 
+    import hydra_plugins.rigor.sweeper  # noqa: F401  conf/train.yaml names it
     from rigor import config
 
     config.register()
@@ -102,7 +103,7 @@ def papers_problem(periods: int, late_utility: float, scaling: str) -> Wealth:
         f"env.scaling={scaling}",
     ]
     with initialize_config_module("rigor.conf", version_base="1.3"):
-        problem = instantiate(compose("env/gbwm", choices)["env"], _convert_="all")
+        problem = instantiate(compose("train", ["env=gbwm", *choices])["env"], _convert_="all")
     assert isinstance(problem, Wealth)
     return problem
 
