@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from rigor import command
 from rigor.errors import RunFailed, UserError
 from rigor.tracking.disk import atomic_write
 
@@ -29,27 +30,9 @@ account: it shows the curves of the runs in this terminal, while they train, too
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says a mistake in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see rigor-dashboard --help")
-
-
 def main() -> None:
     """Run the command line and exit with its code."""
-    try:
-        run(sys.argv[1:])
-    except UserError as error:
-        print(f"rigor-dashboard: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
-    except RunFailed as error:
-        print(f"rigor-dashboard: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:
-        sys.exit(1)  # whoever read our output, such as `head`, has gone
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command.end_with("rigor-dashboard", run)
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -140,7 +123,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = command.Parser(
         "rigor-dashboard",
         description=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,

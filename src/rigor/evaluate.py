@@ -4,14 +4,14 @@ Exit codes: 0 done, 2 the user's mistake.
 """
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
+from rigor import command
 from rigor.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,22 +35,9 @@ examples:
 LINE_EVERY = 10.0  # seconds between plain lines, where there is no terminal
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says a mistake in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see rigor-eval --help")
-
-
 def main() -> None:
     """Run the command line and exit with its code."""
-    try:
-        run(sys.argv[1:])
-    except UserError as error:
-        print(f"rigor-eval: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    command.end_with("rigor-eval", run)
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -130,7 +117,7 @@ class Shown:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = command.Parser(
         "rigor-eval",
         description=HELP,
         epilog=EXAMPLES,

@@ -5,10 +5,10 @@ Exit codes: 0 done, 2 the user's mistake.
 
 import difflib
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rigor import command
 from rigor.errors import UserError
 from rigor.report.pictures import PICTURES, Picture, Values, options
 from rigor.report.style import save
@@ -36,12 +36,7 @@ KEY_VALUE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    try:
-        said = run(sys.argv[1:])
-    except UserError as error:
-        print(f"rigor-figure: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
-    print(said)
+    command.end_with("rigor-figure", lambda arguments: print(run(arguments)))
 
 
 def run(arguments: Sequence[str]) -> str:

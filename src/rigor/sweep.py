@@ -6,15 +6,15 @@ Exit codes: 0 done, 2 the user's mistake, and of `retry` as `rigor-train`'s.
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rigor.errors import Stopped, UserError
+from rigor import command
+from rigor.errors import UserError
 from rigor.launch import board, local, slurm, sweep, witness
 from rigor.launch.board import Standing
 from rigor.launch.job import cwd_of
-from rigor.launch.sweep import Manifest, SweepFailed
+from rigor.launch.sweep import Manifest
 from rigor.tracking.lock import Lock
 from rigor.tracking.rundir import RunDirectory
 
@@ -39,22 +39,7 @@ _LAST_LINES = 20  # of a log
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    code, line = 0, ""
-    try:
-        run(sys.argv[1:])
-    except UserError as error:
-        code, line = 2, str(error)
-    except SweepFailed as error:
-        code, line = error.code, str(error)
-    except BrokenPipeError:
-        code = 1  # whoever read our output, such as `head`, has gone
-    except Stopped as stopped:
-        code, line = 128 + stopped.signal, str(stopped)
-    except KeyboardInterrupt:
-        code = 130
-    if line:
-        print(f"rigor-sweep: {' '.join(line.split())}", file=sys.stderr)
-    sys.exit(code)
+    command.end_with("rigor-sweep", run)
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from rigor.errors import RunFailed, UserError
+from rigor import command
+from rigor.errors import RunFailed, Stopped, UserError
 from rigor.report.runs import find
 from rigor.tracking.lock import Lock
 from rigor.tracking.rundir import RunDirectory
@@ -35,18 +36,7 @@ _KEPT = "nothing is lost, the same command uploads them later"
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    code, line = 0, ""
-    try:
-        run(sys.argv[1:])
-    except UserError as error:
-        code, line = 2, str(error)
-    except RunFailed as error:
-        code, line = 1, str(error)
-    except KeyboardInterrupt:
-        code, line = 128 + signal.SIGINT, f"stopped; {_KEPT}"
-    if line:
-        print(f"rigor-sync: {' '.join(line.split())}", file=sys.stderr)
-    sys.exit(code)
+    command.end_with("rigor-sync", run)
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -77,7 +67,10 @@ def run(arguments: Sequence[str]) -> None:
     if waiting:
         waits = "1 run waits" if len(waiting) == 1 else f"{len(waiting)} runs wait"
         refuse_no_way(f"{waits}, {_KEPT}")
-        place = _upload(waiting)
+        try:
+            place = _upload(waiting)
+        except KeyboardInterrupt:
+            raise Stopped(signal.SIGINT, f"stopped; {_KEPT}") from None
         told = f"{len(waiting)} uploaded{place and f' to {place}'}{told and f', {told}'}"
     print(told)
 

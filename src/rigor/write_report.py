@@ -4,14 +4,11 @@ Exit codes: 0 done, 2 the user's mistake.
 """
 
 import argparse
-import signal
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from rigor.errors import UserError
+from rigor import command
 
 HELP = """\
 Write report.html, tables/ and figures/ about sweeps and runs, finished or not.
@@ -28,22 +25,9 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says a mistake in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see rigor-report --help")
-
-
 def main() -> None:
     """Run the command line and exit with its code."""
-    try:
-        run(sys.argv[1:])
-    except UserError as error:
-        print(f"rigor-report: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    command.end_with("rigor-report", run)
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -72,7 +56,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = command.Parser(
         "rigor-report",
         description=HELP,
         epilog=EXAMPLES,

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rigor.errors import UserError
+from rigor.errors import RunFailed, UserError
 from rigor.launch.job import Job, leave
 from rigor.tracking.disk import disk_errors
 from rigor.tracking.lock import Lock
 from rigor.tracking.rundir import RunDirectory, atomic_write
 
 
-class SweepFailed(Exception):
+class SweepFailed(RunFailed):
     """Some runs of a sweep failed; `code` is the exit code."""
 
     def __init__(self, message: str, code: int) -> None:
