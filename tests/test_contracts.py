@@ -156,3 +156,26 @@ def test_what_is_missing_is_named(group, missing):
     setattr(config, group, has)
     with pytest.raises(UserError, match=f"{group}=SimpleNamespace: has no {missing}; a {group} "):
         validate(config)
+
+
+@pytest.mark.parametrize(
+    "risk",
+    [utility.CVaR(0.25), utility.Entropic(-1.0), utility.MeanVariance(0.1)],
+    ids=lambda risk: type(risk).__name__,
+)
+def test_a_value_that_does_not_mind_risk_is_refused_where_f_does(risk):
+    mean = SimpleNamespace(
+        **{name: getattr(risk, name) for name in ("f", "oce", "needs_stock")},
+        value=lambda stock, mass, z: z.mean(-1),
+    )
+    with pytest.raises(UserError, match="ranks actions other than"):
+        check_risk(mean)
+
+
+def test_a_tail_factor_that_is_no_number_is_one_line():
+    broken = SimpleNamespace(
+        **{name: getattr(OURS[0], name) for name in ("factor", "step_factor", "mixture", "atoms")},
+        tail_factor=None,
+    )
+    with pytest.raises(UserError, match="tail_factor"):
+        check_discount(broken)

@@ -1,6 +1,7 @@
 """What the commands beside `rigor-train` share: one line for a mistake, and an exit code."""
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -27,12 +28,14 @@ def end_with(name: str, run: Callable[[Sequence[str]], object]) -> NoReturn:
     code, line = 0, ""
     try:
         run(sys.argv[1:])
+        sys.stdout.flush()  # here, where a reader that has gone can still be told
     except UserError as error:
         code, line = 2, str(error)
     except RunFailed as error:
         code, line = getattr(error, "code", 1), str(error)
     except BrokenPipeError:
         code = 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush
     except Stopped as stopped:
         code, line = 128 + stopped.signal, str(stopped)
     except KeyboardInterrupt:

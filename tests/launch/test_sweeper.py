@@ -61,9 +61,13 @@ def test_rows_are_products_one_after_the_other(sweeper):
     ]
 
 
-def test_a_row_that_the_command_line_makes_another_s_twin_is_one_job(sweeper):
-    sweeper.params, sweeper.rows = {}, [{"env": "gbwm"}, {"env": "cartpole"}]
-    assert sweeper._expand(["env=tabular"]) == [["env=tabular"]]
+def test_a_choice_on_the_command_line_takes_a_row_s_values_of_it_along(sweeper):
+    sweeper.params = {}
+    sweeper.rows = [{"risk": "cvar", "risk.tau": 0.2, "env.periods": 10}, {"risk": "mean"}]
+    assert sweeper._expand(["risk=entropic", "risk.beta=-1"]) == [
+        ["env.periods=10", "risk=entropic", "risk.beta=-1"],
+        ["risk=entropic", "risk.beta=-1"],
+    ]
 
 
 def test_a_sweep_over_nothing_is_one_job(sweeper):

@@ -596,8 +596,8 @@ def test_averaged_weights_follow_slowly_and_choose(compose):
         before = [one.clone() for one in agent.averaged.parameters()]
         agent.update(batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0], seed=k))
         online, now = (next(iter(one.parameters())) for one in (agent.online, agent.averaged))
-        moved, way = (now - before[0]).norm(), (online - before[0]).norm()
-        shares.append(float(moved / way))
+        moved, way = (now - before[0]).norm().item(), (online - before[0]).norm().item()
+        shares.append(moved / way)
     assert shares[:2] == pytest.approx([5 / 6, 5 / 7], rel=1e-4)
     assert shares[45:] == pytest.approx([0.1] * 15, rel=1e-3)
     batch = batch_of(t=[0, 1, 2, 3])
@@ -608,3 +608,32 @@ def test_averaged_weights_follow_slowly_and_choose(compose):
     copied.load(agent.state())
     assert copied.averages == 60
     np.testing.assert_array_equal(copied.greedy(*asked), agent.greedy(*asked))
+
+
+def test_the_initial_stock_is_searched_where_returns_lie(compose):
+    """c₀ is minus a quantile of the return: of all that it can be, if the environment says."""
+    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5")
+    bound = agent.mass.sum()  # rewards of the scripted environment are at most 1
+    assert agent.stock_range(1.0) == (-bound, bound)
+    agent.config.env.n_decisions = 3
+    agent.config.env.returns = lambda mass: (0.5, float(mass.sum()))
+    assert agent.stock_range(1.0) == (-1.75, -0.5)
+
+
+def test_the_loss_is_compiled_for_the_targets_of_all_branches(compose, monkeypatch):
+    shapes = []
+
+    def compiled(x, y, levels, kappa):
+        shapes.append((tuple(x.shape), tuple(y.shape)))
+        return quantile.meet(x, y, levels, kappa)
+
+    monkeypatch.setattr(quantile, "meet_compiled", lambda: compiled)
+    agent = make_agent(
+        compose, "train.steps=1_000_000_000_000", "train.batch_size=2", "train.branches=3"
+    )
+    agent.compile_loss(lambda note: None)
+    batch = batch_of(t=[0, 1], reward=[1.0, 2.0])
+    batch.observation_next = np.zeros((6, 3), np.float32)
+    batch.reward, batch.terminated = np.ones(6), np.zeros(6, bool)
+    agent.update(batch)
+    assert shapes == [((2, 5), (2, 15))] * 2

@@ -66,3 +66,18 @@ def test_a_frozen_clock_promises_the_weights_of_the_start(compose):
     reward = np.random.default_rng(0).normal(size=8)
     found = came_true(agent, reward, np.zeros(8, bool))
     assert found[3] == pytest.approx(agent.mass[:5] @ reward[3:])
+
+
+@pytest.mark.parametrize("risk", ["mean", "entropic"])
+def test_it_predicts_in_raw_units_by_the_network_that_acts(compose, risk):
+    scaled = ("train.reward_scale=100", "train.average=0.9", f"risk={risk}")
+    agent, env = make_agent(compose, *scaled, *(["risk.beta=-0.1"] if risk == "entropic" else []))
+    with torch.no_grad():
+        for parameter in agent.online.parameters():
+            parameter.add_(torch.randn_like(parameter))  # learns on while the average follows
+    inputs = observed(agent, env)
+    seen = predict(agent, *inputs)
+    assert seen.values.argmax(1).tolist() == seen.action.tolist()
+    with torch.no_grad():
+        said = agent.averaged(*map(torch.from_numpy, inputs))
+    np.testing.assert_allclose(seen.quantiles, 100 * said.numpy(), rtol=1e-6)

@@ -57,6 +57,10 @@ class RigorSweeper(Sweeper):
         """
         overrides = self._expand(arguments)
         jobs = Composer(self.context.config_loader, self.composed).jobs(overrides)
+        if len(self.rows) > 1:  # the command line may have made rows alike: each run once
+            first = {one.digest: i for i, one in reversed(list(enumerate(jobs)))}
+            kept = sorted(first.values())
+            jobs, overrides = [jobs[i] for i in kept], [overrides[i] for i in kept]
         sweep.refuse_twins(jobs, overrides)
         if hasattr(self.launcher, "launch_sweep"):  # one of ours: it needs no overrides
             self.launcher.launch_sweep(jobs, overrides)
@@ -68,16 +72,20 @@ class RigorSweeper(Sweeper):
         sweep.raise_failures([r._return_value if r.status == failed else None for r in returns])
 
     def _expand(self, arguments: list[str]) -> list[list[str]]:
-        """Return the overrides of every job: the products of the swept values, each job once."""
-        jobs = [
+        """Return the overrides of every job: the products of the swept values."""
+        return [
             job for row in self.rows for job in self._product({**self.params, **row}, arguments)
         ]
-        return [list(job) for job in dict.fromkeys(map(tuple, jobs))]
 
     def _product(self, params: dict[str, Any], arguments: list[str]) -> list[list[str]]:
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         said = {override.key_or_group for override in parser.parse_overrides(arguments)}
-        brought = [f"{key}={value}" for key, value in params.items() if key not in said]
+        # discount=hyperbolic on the command line leaves a row's discount.gamma without an owner
+        brought = [
+            f"{key}={value}"
+            for key, value in params.items()
+            if key not in said and key.partition(".")[0] not in said & set(params)
+        ]
         parsed = parser.parse_overrides(brought + arguments)
         for override in parsed:
             if not override.is_sweep_override():

@@ -206,7 +206,7 @@ class Wealth:
         """
         xp = array_namespace(observation)
         log, t = xp.log(xp.clip(observation[:, 0], 1e-6)), observation[:, 1]
-        spread = float(self.volatilities.mean())
+        spread = max(float(self.volatilities.mean()), 1e-6)  # a riskless market has none
         late = spread * xp.sqrt(xp.clip(self.periods - t, 0.0) + 0.5)
         ahead = xp.clip(self.early_time - t, 0.0)
         past = t > self.early_time

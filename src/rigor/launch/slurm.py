@@ -232,7 +232,11 @@ def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
     for number, (task, length) in enumerate(zip(tasks, hours, strict=True)):
         for one in task:
             lines.append(f"task {number}  {length:,.2f} h  {one.path.name}  {one.steps:,} steps")
-    source = "hydra.launcher.steps_per_second" if cluster.steps_per_second else "measured on a CPU"
+    source = (
+        "hydra.launcher.steps_per_second"
+        if cluster.steps_per_second
+        else "of Atari on a CPU core; hydra.launcher.steps_per_second says otherwise"
+    )
     lines += [
         "",
         f"{len(runs)} runs in {len(tasks)} tasks: about {sum(hours):,.2f} GPU-hours at {rate:g} "

@@ -113,15 +113,17 @@ class Agent:
             return
         self._looked_for_compiler = True
         train, (_, n_horizons, n) = self.config.train, self.online.shape
-        pairs = train.schedule_steps / train.update_every * train.batch_size * n_horizons * n * n
+        n_targets = train.branches * n
+        rows = train.batch_size * n_horizons
+        pairs = train.schedule_steps / train.update_every * rows * n * n_targets
         if pairs < COMPILE_FROM:
             return
         note("compiling the loss: seconds, half a minute the first time on a machine")
         compiled = quantile.meet_compiled()
-        example = torch.zeros(train.batch_size * n_horizons, n, device=self.device)
+        example, targets = (torch.zeros(rows, k, device=self.device) for k in (n, n_targets))
         try:
             # two tensors: given one twice, the compiler would rely on that
-            compiled(example, example.clone(), self.levels, train.huber)
+            compiled(example, targets, self.levels, train.huber)
         except Exception as error:  # whatever a missing or broken compiler raises
             reason = str(error).strip().partition("\n")[0]
             note(f"the loss is not compiled ({reason}); the run goes on, a little slower")
@@ -309,12 +311,20 @@ class Agent:
     def stock_range(self, reward_bound: float | None = None) -> tuple[float, float]:
         """Return (low, high) of the initial stock, in learned reward units.
 
+        From minus the largest to minus the smallest return where the environment declares them.
+
         Args:
           reward_bound: largest |learned reward|; None takes what is known by now.
         """
-        bound = self.reward_bound if reward_bound is None else reward_bound
-        low, high = stock.default_range(self.mass, bound)
-        spec = self.config.outer
+        env, spec = self.config.env, self.config.outer
+        smallest, largest = (
+            env.returns(self.mass[: env.n_decisions]) if hasattr(env, "returns") else (0.0, 0.0)
+        )
+        if smallest < largest:
+            low, high = -largest, -smallest
+        else:
+            bound = self.reward_bound if reward_bound is None else reward_bound
+            low, high = stock.default_range(self.mass, bound)
         return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
 
     def see_reward(self, reward: np.ndarray) -> None:

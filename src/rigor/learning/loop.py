@@ -91,6 +91,8 @@ def train(
         if signal:
             raise Stopped(signal)
         if ends:
+            if state.updates > state.updates_told:
+                _checked_loss(training, state)
             return
         # act
         actions = agent.act(
@@ -157,13 +159,7 @@ def _row(training: Training, state: State, epsilon: float) -> dict[str, Any]:
         "steps_per_second": round(state.steps / state.seconds, 2),
     }
     if state.updates > state.updates_told:
-        row["loss"] = training.agent.loss_sum.item() / (state.updates - state.updates_told)
-        if not math.isfinite(row["loss"]):
-            raise UserError(
-                f"train.learning_rate={training.config.train.learning_rate}: the loss is "
-                f"{row['loss']} at step {state.steps}, the network is lost; lower the rate, or "
-                "scale the rewards by train.reward_scale"
-            )
+        row["loss"] = _checked_loss(training, state)
     if state.ended:
         row["train_score"] = float(np.mean([score for score, _ in state.ended]))
         row["train_length"] = float(np.mean([length for _, length in state.ended]))
@@ -205,6 +201,22 @@ def _evaluation(
         "eval_objective_high": objective.high,
         "eval_length": float(games.length.mean()),
     }
+
+
+def _checked_loss(training: Training, state: State) -> float:
+    """Return the mean loss since the last row.
+
+    Raises:
+      UserError: it is no number, so the network is lost.
+    """
+    loss = training.agent.loss_sum.item() / (state.updates - state.updates_told)
+    if not math.isfinite(loss):
+        raise UserError(
+            f"train.learning_rate={training.config.train.learning_rate}: the loss is {loss} at "
+            f"step {state.steps}, the network is lost; lower the rate, or scale the rewards by "
+            "train.reward_scale"
+        )
+    return loss
 
 
 def _shown(state: State) -> dict[str, float]:

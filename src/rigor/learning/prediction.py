@@ -12,7 +12,7 @@ from rigor.maths import objective
 
 @dataclass
 class Prediction:
-    """What the online network says of E states; all in learned reward units, seen from then.
+    """What the network that chooses says of E states; all in learned reward units, seen from then.
 
     quantiles: ξ, of every action and horizon, [E, A, M, N].
     outcomes: z_j = Σ_i w_{i,t} ξ_ij, [E, A, N]: horizons are added quantile by quantile, the
@@ -35,7 +35,7 @@ def predict(agent: Agent, observation: np.ndarray, t: np.ndarray, stock: np.ndar
     mass = torch.from_numpy(bundle.mass(clock)).to(agent.device)
     times, total = (torch.as_tensor(one).to(agent.device) for one in (t, stock))
     seen = as_input(torch.as_tensor(observation).to(agent.device))
-    quantiles = agent.online(seen, times, total).double()
+    quantiles = agent.scale * agent.averaged(seen, times, total).double()
     values = objective.action_values(agent.utility, quantiles, weights, mass, total)
     return Prediction(
         quantiles.cpu().numpy(),

@@ -22,7 +22,7 @@ class Outer:
     Attributes:
       points: G, number of grid points, >= 2.
       every: updates of the network between two searches, >= 1.
-      low: the smallest initial stock, reward units; None takes the rewards' reach.
+      low: the smallest initial stock, reward units; None takes the returns' reach.
       high: the largest initial stock, likewise.
       batch: initial states kept and averaged over, >= 1.
       relabel: share of the replayed transitions that get another initial stock, in [0, 1].
