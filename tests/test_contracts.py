@@ -169,7 +169,7 @@ def test_a_value_that_does_not_mind_risk_is_refused_where_f_does(risk):
         value=lambda stock, mass, z: z.mean(-1),
     )
     with pytest.raises(UserError, match="ranks actions other than"):
-        check_risk(mean)
+        check_risk(mean, learns=True)
 
 
 def test_a_tail_factor_that_is_no_number_is_one_line():
