@@ -165,7 +165,7 @@ def test_what_is_missing_is_named(group, missing):
 )
 def test_a_value_that_does_not_mind_risk_is_refused_where_f_does(risk):
     mean = SimpleNamespace(
-        **{name: getattr(risk, name) for name in ("f", "oce", "needs_stock")},
+        **{name: getattr(risk, name) for name in ("f", "oce", "needs_stock", "lipschitz")},
         value=lambda stock, mass, z: z.mean(-1),
     )
     with pytest.raises(UserError, match="ranks actions other than"):
