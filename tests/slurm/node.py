@@ -65,11 +65,11 @@ class Slurm:
 
         By when it is to start, not by what was done to it: SLURM may put it off after it was told.
         """
-        asked = "--Format=JobArrayID:32,State:16,StartTime:32"
+        asked = "--Format=JobArrayID:32,Reason:32,StartTime:32"
         lines = self.ask("squeue", "--noheader", "--array", asked).splitlines()
-        for job, state, starts in map(str.split, lines):
-            due = datetime.max if starts == "N/A" else datetime.fromisoformat(starts)
-            if state == "PENDING" and due - datetime.now() > PATIENT:
+        for job, reason, starts in map(str.split, lines):
+            # of any other reason it is an estimate, and to change it would put the task off
+            if reason == "BeginTime" and datetime.fromisoformat(starts) - datetime.now() > PATIENT:
                 self.hurry(job)
         return lines
 
