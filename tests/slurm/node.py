@@ -69,7 +69,9 @@ class Slurm:
         lines = self.ask("squeue", "--noheader", "--array", asked).splitlines()
         for job, reason, starts in map(str.split, lines):
             # of any other reason it is an estimate, and to change it would put the task off
-            if reason == "BeginTime" and datetime.fromisoformat(starts) - datetime.now() > PATIENT:
+            if reason != "BeginTime" or starts == "N/A":
+                continue
+            if datetime.fromisoformat(starts) - datetime.now() > PATIENT:
                 self.hurry(job)
         return lines
 
