@@ -48,6 +48,7 @@ class Composer:
         self._groups: dict[str, bool] = {}
         self._composed: dict[tuple[str, ...], DictConfig] = {}
         self._working: dict[str, Any] = {}
+        self._asked = set[str]()  # overrides that are known to be no mistake
 
     def jobs(self, overrides: list[list[str]]) -> list[Job]:
         """Return a job for each list of overrides.
@@ -84,7 +85,9 @@ class Composer:
     def _job(self, number: int, overrides: list[str]) -> Job:
         """Return one job; its error says which it is."""
         try:
-            hints.refuse_values_of_groups(overrides)
+            fresh = [one for one in overrides if one not in self._asked]
+            hints.refuse_values_of_groups(fresh)
+            self._asked.update(fresh)
             composed = self._compose(overrides)
             return job(composed, composed.hydra.runtime.choices, self._working)
         except UserError as error:
