@@ -50,3 +50,18 @@ def test_a_reader_that_has_gone_is_no_traceback():
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_users_own_module_is_found_where_the_command_is_typed(tmp_path):
+    (tmp_path / "my_choices.py").write_text("SAID = 'found'")
+    code = (
+        "from rigor import command\n"
+        "def run(words):\n"
+        "    import my_choices\n"
+        "    print(my_choices.SAID)\n"
+        "command.end_with('rigor-x', run)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "found\n", "")

@@ -424,6 +424,11 @@ def test_every_field_of_the_runs_own_schemas_has_a_limit_that_a_test_crosses():
         assert {f"{group}.{field.name}" for field in fields} <= tested
 
 
+def test_runs_need_a_directory(cartpole):
+    with pytest.raises(UserError, match=r"^out=: needs a directory"):
+        checks.validate(config.build(changed(cartpole, out="")))
+
+
 def test_a_running_clock_that_the_network_does_not_see_is_refused(cartpole):
     one = changed(cartpole, variant__sees_time=False)
     with pytest.raises(UserError, match=r"variant\.sees_time=false with variant\.clock_runs=true"):

@@ -53,6 +53,8 @@ def validate(config: Config) -> None:
         )
     if config.device not in ("auto", "cpu", "cuda"):
         raise UserError(f"device={config.device}: choose auto, cpu or cuda")
+    if not config.out.strip():
+        raise UserError("out=: needs a directory, such as out=runs")
     if config.seed < 0:
         raise UserError(f"seed={config.seed}: must be 0 or more")
     if config.learns:

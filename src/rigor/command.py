@@ -26,6 +26,7 @@ def end_with(name: str, run: Callable[[Sequence[str]], object]) -> NoReturn:
     first.
     """
     code, line = 0, ""
+    sys.path.append(os.getcwd())  # where a user's own discounts and problems are
     try:
         run(sys.argv[1:])
         sys.stdout.flush()  # here, where a reader that has gone can still be told
