@@ -10,7 +10,8 @@ from pathlib import Path
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
-import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/train.yaml names
+import hydra_plugins.rigor.launchers
+import hydra_plugins.rigor.sweeper  # noqa: F401  register what conf/ names
 from rigor import config
 
 COMMAND = str(Path(sys.executable).with_name("rigor-train"))
