@@ -32,7 +32,7 @@ def line_of(*overrides: str, name: str = "train") -> str:
         ("hydra/launcher=foo", ["hydra/launcher=foo: no such option; choose one of basic"]),
         ("trian.steps=3", ["trian.steps: no such key; did you mean train.steps"]),
         ("seed=abc", ["seed=abc: Value 'abc' of type 'str' could not be converted to Integer"]),
-        ("seed=0,1", ["seed=0,1: several values; add -m to sweep over them, or write seed=[0,1]"]),
+        ("seed=0,1", ["seed=0,1: several values; add -m to sweep over them; where a key takes"]),
         ("foo", ["foo: not of the form key=value (missing EQUAL"]),
         ("out=~/here", ["out=~/here: not of the form key=value; odd characters need quotes"]),
     ],

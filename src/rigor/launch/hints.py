@@ -57,7 +57,7 @@ def line(error: HydraException) -> str:
         return f"{error.override}: not of the form key=value{reason}; {way_out}"
     if found := re.match(r"Ambiguous value for argument '(.+)'", first):
         key, _, values = found.group(1).partition("=")
-        way_out = f"add -m to sweep over them, or write {key}=[{values}]"
+        way_out = f"add -m to sweep over them; where a key takes a list it is {key}=[{values}]"
         return f"{found.group(1)}: several values; {way_out}"
     if found := re.match(r"Could not override '(.+?)'", first):
         return no_such_key(found.group(1))
