@@ -53,7 +53,7 @@ def make_peer(agent: Agent, games: Any) -> SingleFile:
     peer = SingleFile(
         games,
         agent.online.shape,
-        agent._backup.numpy(),
+        agent.learned._backup.numpy(),
         agent._weights.numpy(),
         train.huber,
         train.learning_rate,
@@ -148,7 +148,7 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
     difference = losses_agree(agent, peer)
     assert difference < 1e-4, f"{case}: the peer's loss differs by {difference:.2g}"
     for one in (agent, half):
-        one.compile_loss(lambda line: None)  # as a run of this length does
+        one.learned.compile_loss(lambda line: None)  # as a run of this length does
     net, n_actions = agent.online, agent.online.shape[0]
     batch = random_batch(n_actions)
     action, t = torch.from_numpy(batch.action), torch.from_numpy(batch.t)

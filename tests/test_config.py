@@ -58,7 +58,7 @@ def test_the_options_are_those_of_the_design():
     assert tuple(all_options("risk")) == RISKS
     assert tuple(all_options("variant")) == VARIANTS
     assert all_options("horizons") == ["multi", "single"]
-    assert all_options("agent") == [*EXACT["agent"], "multihorizon", "singlehorizon"]
+    assert all_options("agent") == [*EXACT["agent"], "multihorizon", "singlehorizon", "utility"]
     assert tuple(sorted(["gauss_legendre", *QUADRATURES[:4]])) == tuple(
         sorted(horizons.QUADRATURES)
     )
@@ -151,7 +151,7 @@ def test_every_combination_is_built_or_refused_by_the_rule(cartpole, nodes, monk
             horizons=bundles[horizon],
             risk=parts["risk", risk],
             variant=parts["variant", variant],
-            agent=config.Learner(bootstrap=bootstrap, double=double, quantiles=5),
+            agent=config.Learner(learns="returns", bootstrap=bootstrap, double=double, quantiles=5),
         )
         keys = must_refuse(discount, horizon, risk, variant, bootstrap)
         try:

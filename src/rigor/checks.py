@@ -59,6 +59,8 @@ def validate(config: Config) -> None:
         raise UserError(f"seed={config.seed}: must be 0 or more")
     if config.learns:
         _check_replay(config)
+        if config.agent.learns == "utility":
+            _check_share(config)
     else:
         _check_exact(config)
 
@@ -69,6 +71,27 @@ def _check_replay(config: Config) -> None:
         raise UserError(
             f"train.replay_capacity={config.train.replay_capacity}: env.num_envs={n_envs} write "
             f"rows of {n_envs} transitions; needs at least {MIN_ROWS * n_envs}"
+        )
+
+
+def _check_share(config: Config) -> None:
+    """Refuse what an agent that learns the utility cannot learn, or needs no more than one of."""
+    env, agent = config.env, config.agent
+    if not hasattr(env, "returns") or env.n_decisions is None:
+        raise UserError(
+            f"agent.learns=utility with env={name_of(env)}: needs an environment that declares "
+            "between which returns its own lie; use env=gbwm or american_put, or "
+            "agent.learns=returns"
+        )
+    if not isinstance(config.horizons, horizons.Single):
+        raise UserError(
+            "agent.learns=utility with horizons=multi: the utility of a total has no horizons; use "
+            "horizons=single"
+        )
+    if agent.quantiles != 1:
+        raise UserError(
+            f"agent.quantiles={agent.quantiles} with agent.learns=utility: one number is learned; "
+            "use agent.quantiles=1"
         )
 
 

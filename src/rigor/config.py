@@ -49,17 +49,21 @@ class Variant:
 class Learner:
     """A stock-augmented quantile agent (Algorithms 2 and 3).
 
+    learns: `returns`: the quantiles of the return, whose utility is taken when acting (the paper);
+      `utility`: the expected utility of the total, one number (`rigor.maths.share`).
     bootstrap: `shared`: every horizon bootstraps from the one greedy action (the paper);
       `per_head`: each from its own greedy action (Fedus et al. 2019), for the mean only.
     double: which network chooses the next action, `online` (the paper) or `target` (its release).
     quantiles: number of quantiles N of every horizon.
     """
 
+    learns: str = MISSING
     bootstrap: str = MISSING
     double: str = MISSING
     quantiles: int = MISSING
 
     def __post_init__(self) -> None:
+        _one_of("agent.learns", self.learns, ("returns", "utility"))
         _one_of("agent.bootstrap", self.bootstrap, ("shared", "per_head"))
         _one_of("agent.double", self.double, ("online", "target"))
         _at_least("agent.quantiles", self.quantiles, 1)
@@ -162,7 +166,8 @@ class Train:
     results stay in raw units.
     branches: next states of a replayed transition, drawn from the environment's own dynamics, so
     that a target is an expectation over known noise; 1 takes the one that happened.
-    huber: threshold κ of the quantile Huber loss, in scaled reward units (erratum E21).
+    huber: threshold κ of the quantile Huber loss, in scaled reward units (erratum E21); inf squares
+    every error, and one quantile then is the mean.
     reduction: of the loss, see `rigor.maths.quantile`.
     update_every: agent steps for one update. learning_starts: fraction without updates.
     target_every: agent steps between θ⁻ ← (1 − α) θ⁻ + α θ, with α = target_smoothing (1 copies);
@@ -218,7 +223,7 @@ class Train:
         _fraction("train.log_every", self.log_every)
         if not 0 <= self.average < 1:
             raise ValueError(f"train.average={self.average}: must be 0 (none) or more, and below 1")
-        if not 0 <= self.huber < math.inf:
+        if not self.huber >= 0:
             raise ValueError(f"train.huber={self.huber}: must be 0 (plain quantile loss) or more")
         _one_of("train.reduction", self.reduction, ("qr_dqn", "sum", "mean"))
         _one_of("train.precision", self.precision, ("fp32", "bf16"))

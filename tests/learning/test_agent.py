@@ -279,7 +279,7 @@ def test_a_long_run_compiles_its_loss_and_goes_on_without_a_compiler(
     for steps in (1000, 10**12):
         notes = []
         agent = make_agent(compose, f"train.steps={steps}")
-        agent.compile_loss(notes.append)
+        agent.learned.compile_loss(notes.append)
         losses.append(agent.update(batch).item())
         assert len(notes) == (0 if steps == 1000 else lines)
     assert losses[0] == losses[1]
@@ -294,7 +294,7 @@ def test_the_loss_is_compiled_once_and_not_again_in_the_first_update(compose, mo
     monkeypatch.setattr(quantile, "meet_compiled", quantile.meet_compiled.__wrapped__)
     counters.clear()
     agent = make_agent(compose, "train.steps=1_000_000_000_000", "train.batch_size=4")
-    agent.compile_loss(lambda note: None)
+    agent.learned.compile_loss(lambda note: None)
     assert counters["stats"]["unique_graphs"] == 1
     for seed in range(2):
         agent.update(batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0], seed=seed))
@@ -612,12 +612,13 @@ def test_averaged_weights_follow_slowly_and_choose(compose):
 
 def test_the_initial_stock_is_searched_where_returns_lie(compose):
     """c₀ is minus a quantile of the return: of all that it can be, if the environment says."""
-    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5")
+    config = compose("risk=cvar", "discount.gamma=0.5").config
+    agent = Agent(config, make_env(), CPU, 0)
     bound = agent.mass.sum()  # rewards of the scripted environment are at most 1
     assert agent.stock_range(1.0) == (-bound, bound)
-    agent.config.env.n_decisions = 3
-    agent.config.env.returns = lambda mass: (0.5, float(mass.sum()))
-    assert agent.stock_range(1.0) == (-1.75, -0.5)
+    config.env.n_decisions = 3
+    config.env.returns = lambda mass: (0.5, float(mass.sum()))
+    assert Agent(config, make_env(), CPU, 0).stock_range(1.0) == (-1.75, -0.5)
 
 
 def test_the_loss_is_compiled_for_the_targets_of_all_branches(compose, monkeypatch):
@@ -631,7 +632,7 @@ def test_the_loss_is_compiled_for_the_targets_of_all_branches(compose, monkeypat
     agent = make_agent(
         compose, "train.steps=1_000_000_000_000", "train.batch_size=2", "train.branches=3"
     )
-    agent.compile_loss(lambda note: None)
+    agent.learned.compile_loss(lambda note: None)
     batch = batch_of(t=[0, 1], reward=[1.0, 2.0])
     batch.observation_next = np.zeros((6, 3), np.float32)
     batch.reward, batch.terminated = np.ones(6), np.zeros(6, bool)

@@ -6,8 +6,7 @@ import pytest
 from scripted import Episode, ScriptedConfig, assert_same, session
 
 from rigor.errors import UserError
-from rigor.learning import agent as agent_module
-from rigor.learning import checkpoint, loop
+from rigor.learning import checkpoint, learned, loop
 from rigor.learning.agent import Agent
 from rigor.maths import quantile
 from rigor.tracking.metrics import read
@@ -80,7 +79,7 @@ def test_updates_are_the_multiples_crossed_since_learning_started(
 
 def test_the_loss_is_compiled_once_when_learning_starts(scripted, monkeypatch):
     asked = []
-    monkeypatch.setattr(agent_module, "COMPILE_FROM", 0)
+    monkeypatch.setattr(learned, "COMPILE_FROM", 0)
     monkeypatch.setattr(quantile, "meet_compiled", lambda: asked.append(1) or quantile.meet)
     end = session(
         scripted("train.learning_starts=1", "train.steps=119", "train.schedule_steps=500")

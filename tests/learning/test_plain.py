@@ -39,7 +39,7 @@ def make_agent(compose, shape, *overrides, features=3):
     env = ScriptedEnv([[Episode((1.0,) * 5)]])
     env.n_actions, env.observation_shape = n_actions, (features,)
     agent = Agent(compose(*bundle, *overrides).config, env, torch.device("cpu"), seed=0)
-    agent.levels = agent.levels.double()
+    agent.learned.levels = agent.learned.levels.double()
     torch.manual_seed(1)
     for network in (agent.online.double(), agent.target.double()):
         with torch.no_grad():
@@ -98,10 +98,12 @@ def plain_loss(agent, batch):
             bootstrap = lagged[rows, plain_choice(agent, chooser, t + 1, stock_next)]
         alive = torch.from_numpy(~batch.terminated).double()[:, None, None]
         reward = torch.from_numpy(batch.reward).float().double()[:, None, None]
-        targets = reward + alive * agent._backup[t].double()[:, :, None] * bootstrap
+        targets = reward + alive * agent.learned._backup[t].double()[:, :, None] * bootstrap
     here = agent.online(torch.from_numpy(batch.observation), t, torch.from_numpy(batch.stock))
     taken, train = here[rows, torch.from_numpy(batch.action)], agent.config.train
-    return quantile.quantile_huber_loss(taken, targets, agent.levels, train.huber, train.reduction)
+    return quantile.quantile_huber_loss(
+        taken, targets, agent.learned.levels, train.huber, train.reduction
+    )
 
 
 def gradients(agent, loss):

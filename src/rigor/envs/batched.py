@@ -64,8 +64,14 @@ class Dynamics(Protocol):
 
 
 def even(n: int, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Return k uniform numbers for each of n, one from each k-th of (0, 1), [n · k]."""
-    parts = np.arange(k) + rng.random((n, k))
+    """Return k uniform numbers for each of n, one from each k-th of (0, 1), [n · k].
+
+    Each has a mirror image, u and 1 − u, so that what is linear in a symmetric noise averages to
+    its expectation exactly.
+    """
+    within = rng.random((n, (k + 1) // 2))
+    mirrored = 1.0 - within[:, : k // 2][:, ::-1]
+    parts = np.arange(k) + np.concatenate([within, mirrored], axis=1)
     return np.clip(parts.ravel() / k, 1e-12, 1 - 1e-12)
 
 

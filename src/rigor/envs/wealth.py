@@ -118,15 +118,22 @@ class Wealth:
         offers[self.periods] = self.late_cost, self.late_utility
         return offers
 
-    def returns(self, factor: np.ndarray) -> tuple[float, float]:
-        """Return the smallest and the largest possible discounted return, in utility.
+    def totals(self, factor: np.ndarray) -> np.ndarray:
+        """Return every possible discounted return: of no goal, either, and both; utility, [4].
 
         Args:
           factor: d_t at t = 0 ... T, float64 [T + 1].
         """
         if factor.shape != (self.n_decisions,):
             raise ValueError(f"factor must have shape ({self.n_decisions},), got {factor.shape}")
-        return 0.0, float(factor @ self.offers[:, 1])
+        early = factor[self.early_time] * self.early_utility
+        late = factor[self.periods] * self.late_utility
+        return np.array([0.0, early, late, early + late])
+
+    def returns(self, factor: np.ndarray) -> tuple[float, float]:
+        """Return the smallest and the largest of `totals`, in utility."""
+        totals = self.totals(factor)
+        return float(totals.min()), float(totals.max())
 
     # --- the dynamics, as `rigor.envs.batched.Dynamics` asks for them; the state is the wealth
 

@@ -1,14 +1,11 @@
 """The stock-augmented quantile agent: Algorithm 2 (one horizon) and Algorithm 3 (m horizons).
 
-    target_ij = r + (1 − terminated) · backup_i(t) · ξ⁻_ij(s′, t+1, S′, a′)
-    Q(s, t, S, a) = mean_j f(S + Σ_i readout_i(t) ξ_ij) / mass(t)
-
-The variants differ in two switches only: whether the network sees t, and whether the readout
-weights follow the episode's clock or stay at t = 0.
+What its numbers mean and how they are learned, `rigor.learning.learned` says. The variants differ
+in two switches only: whether the network sees t, and whether the readout weights follow the
+episode's clock or stay at t = 0.
 """
 
 import functools
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,16 +16,13 @@ from torch import Tensor
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
+from rigor.learning.ahead import ahead
 from rigor.learning.explore import epsilon_greedy
+from rigor.learning.learned import Returns, Share
 from rigor.learning.networks import QuantileNetwork, as_input, build_network
 from rigor.learning.recorded import CudaGraphs, Recorded, upload
 from rigor.learning.replay import Batch
-from rigor.maths import objective, outer, quantile, stock
-from rigor.maths.utility import Mean
-
-# Pairs of a prediction and a target in a whole run from which a compiled loss pays: it saves half a
-# nanosecond a pair, and compiling takes half a minute on a machine that has not done it before.
-COMPILE_FROM = 1e11
+from rigor.maths import objective, stock
 
 _PART = 100_000  # quantiles that a CPU's cache holds, with what is made of them
 
@@ -46,12 +40,20 @@ class Agent:
     def __init__(self, config: Config, env: VectorEnv, device: torch.device, seed: int) -> None:
         self.config, self.device, self.learned_reward = config, device, env.learned_reward
         self.utility, variant = config.risk, config.variant
-        self.clock_runs, self.scale = variant.clock_runs, config.train.reward_scale
+        self.clock_runs = variant.clock_runs
         tables = config.bundle.tables(env.max_time)
         self.mass = tables.mass  # float64 [max_time + 2], numpy: the stock's recursion
-        self._backup = torch.tensor(tables.backup, dtype=torch.float32, device=device)  # [T, M]
         self._weights = torch.tensor(tables.weights, dtype=torch.float32, device=device)  # [T, M]
         self._mass = torch.tensor(tables.mass, device=device)  # [T]
+        self.ahead = ahead(config.env, self.mass)
+        self.learned: Returns | Share = Returns(config, tables.backup, device)
+        if config.agent.learns == "utility":
+            if self.ahead is None:
+                raise UserError(
+                    "agent.learns=utility: this environment does not declare between which returns "
+                    "its own lie; use agent.learns=returns"
+                )
+            self.learned = Share(config, self.ahead, device)
         # the largest |learned reward|: the environment's word, else the largest seen so far
         self.reward_bound = env.reward_bound or 0.0
         self.initial_stock = 0.0
@@ -62,8 +64,6 @@ class Agent:
                 "both (null takes the largest discounted sum of rewards known at the start)"
             )
         shape = (env.n_actions, tables.backup.shape[1], config.agent.quantiles)
-        levels = quantile.levels(config.agent.quantiles)
-        self.levels = torch.tensor(levels, dtype=torch.float32, device=device)  # [N]
         torch.manual_seed(seed)
         averages = config.train.average > 0
         self.online, self.target, *others = (
@@ -74,6 +74,7 @@ class Agent:
                 sees_time=variant.sees_time,
                 sees_stock=self.utility.needs_stock,
                 stock_scale=max(abs(low), abs(high)) or 1.0,
+                totals=None if self.ahead is None else self.ahead.totals,
             ).to(device)
             for _ in range(2 + averages)
         )
@@ -82,8 +83,6 @@ class Agent:
         for lagged in (self.target, self.averaged):
             lagged.load_state_dict(self.online.state_dict())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # of all updates
-        self._pairs: quantile.Pairs | None = None
-        self._looked_for_compiler = False
         self._records = device.type == "cuda" and config.train.graph
         recorder = CudaGraphs() if self._records else None
         self._learn = Recorded(self._learn_from, device, recorder)
@@ -103,31 +102,6 @@ class Agent:
             fused=True,
             capturable=self._records,
         )
-
-    def compile_loss(self, note: Callable[[str], None]) -> None:
-        """Compile the loss if the run is long enough to earn it and the machine has a compiler.
-
-        Does so once; call it when learning begins, for the first step need not wait for it.
-        """
-        if self._looked_for_compiler:
-            return
-        self._looked_for_compiler = True
-        train, (_, n_horizons, n) = self.config.train, self.online.shape
-        n_targets = train.branches * n
-        rows = train.batch_size * n_horizons
-        pairs = train.schedule_steps / train.update_every * rows * n * n_targets
-        if pairs < COMPILE_FROM:
-            return
-        note("compiling the loss: seconds, half a minute the first time on a machine")
-        compiled = quantile.meet_compiled()
-        example, targets = (torch.zeros(rows, k, device=self.device) for k in (n, n_targets))
-        try:
-            compiled(example, targets, self.levels, train.huber)
-        except Exception as error:  # whatever a missing or broken compiler raises
-            reason = str(error).strip().partition("\n")[0]
-            note(f"the loss is not compiled ({reason}); the run goes on, a little slower")
-            return
-        self._pairs = compiled
 
     def act(
         self,
@@ -177,11 +151,11 @@ class Agent:
         return loss
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the quantile Huber loss of a batch against the target network's quantiles."""
+        """Return the loss of a batch against the target network."""
         return self._loss(*self._uploaded(batch))
 
     def targets(self, batch: Batch) -> Tensor:
-        """Return r + (1 − terminated) backup_i(t) ξ⁻_ij(s′, t+1, S′, a′), float32 [B, M, K · N].
+        """Return the targets of `learned` from ξ⁻(s′, t+1, S′, a′), float32 [B, M, K · N].
 
         Truncated transitions are not terminated and bootstrap (erratum E22).
         """
@@ -189,20 +163,17 @@ class Agent:
         return self._targets(as_input(observation_next), after, indices)
 
     def _arguments(self, batch: Batch) -> tuple[Tensor | np.ndarray, ...]:
-        """Return both observations; S_t; S_{t+1}, scaled r and alive; t and action.
+        """Return both observations; S_t; S_{t+1} and what `learned.step` says; t and action.
 
-        Shapes: [B, *shape], [B · K, *shape]; [B]; [3, B · K]; [2, B].
+        Shapes: [B, *shape], [B · K, *shape]; [B]; [1 + k, B · K]; [2, B].
         """
         t, total = (
             np.repeat(one, len(batch.reward) // len(batch.t)) for one in (batch.t, batch.stock)
         )
-        after = np.stack(
-            [
-                self.next_stock(total, t, batch.reward),
-                self.learned_reward(batch.reward) / self.scale,
-                ~batch.terminated,
-            ]
-        )  # float64: one copy to the device for all
+        total_next = self.next_stock(total, t, batch.reward)
+        reward = self.learned_reward(batch.reward)
+        step = self.learned.step(t, total, reward, total_next, batch.terminated)
+        after = np.concatenate([total_next[None], step])  # float64: one copy to the device for all
         indices = np.stack([batch.t, batch.action])
         return batch.observation, batch.observation_next, batch.stock, after, indices
 
@@ -231,14 +202,11 @@ class Agent:
         t, action = indices
         hidden = self._hidden(self.online, as_input(observation), t, total)  # [B, H]
         taken = self.online.of_actions(hidden, action)  # [B, M, N]
-        train = self.config.train
-        return quantile.quantile_huber_loss(
-            taken, targets, self.levels, train.huber, train.reduction, self._pairs
-        )
+        return self.learned.loss(taken, targets)
 
     @torch.no_grad()
     def _targets(self, observation_next: Tensor, after: Tensor, indices: Tensor) -> Tensor:
-        (stock_next, reward, alive), n = after, indices.shape[1]
+        stock_next, step, n = after[0], after[1:], indices.shape[1]
         t = indices[0].repeat_interleave(after.shape[1] // n)  # [B · K]
         seen = observation_next, t + 1, stock_next
         lagged = self._hidden(self.target, *seen)  # [B · K, H]
@@ -252,8 +220,7 @@ class Agent:
         else:
             action = self._choose(chooser, hidden, t + 1, stock_next)  # [B · K]
             quantiles = self.target.of_actions(lagged, action)  # [B · K, M, N]
-        backup = alive.float()[:, None] * self._backup[t]  # [B · K, M]
-        targets = reward.float()[:, None, None] + backup[:, :, None] * quantiles
+        targets = self.learned.targets(step, t, quantiles)  # [B · K, M, N]
         return targets.unflatten(0, (n, -1)).transpose(1, 2).flatten(2)
 
     def _hidden(self, network: QuantileNetwork, *inputs: Tensor) -> Tensor:
@@ -279,18 +246,25 @@ class Agent:
         Returns:
           Whether the best stock is an edge of the grid, so that a wider one may have a better.
         """
-        grid = torch.from_numpy(stock.grid(*self.stock_range(), self.config.outer.points))  # [G]
-        grid = grid.to(self.device)
+        low, high = self.stock_range()
+        candidates = stock.grid(low, high, self.config.outer.points)
+        if self.ahead is not None and self.ahead.totals is not None:
+            # a total is where the utility of CVaR bends, and where its best c lies
+            exact = -self.ahead.totals[0]
+            candidates = np.union1d(candidates, exact[(low <= exact) & (exact <= high)])
+        grid = torch.from_numpy(candidates).to(self.device)  # [G]
         network = self.averaged
         features = network.encode(upload(torch.from_numpy(observations), self.device))  # [K, F]
         zeros = torch.zeros(len(features), dtype=torch.int64, device=self.device)
-        outcomes = torch.stack(
+        starts = torch.stack(
             [
-                self._outcome(network.read(features, zeros, c.expand(len(zeros))), zeros)
+                self.learned.at_start(
+                    network.read(features, zeros, c.expand(len(zeros))), self._weights[zeros]
+                )
                 for c in grid
             ]
         )  # [G, K, A, N]
-        choice = outer.initial_stock(self.utility, grid, outcomes)
+        choice = self.learned.initial_stock(grid, starts)
         self.initial_stock = choice.c0
         return choice.on_edge
 
@@ -315,13 +289,11 @@ class Agent:
         Args:
           reward_bound: largest |learned reward|; None takes what is known by now.
         """
-        env, spec = self.config.env, self.config.outer
-        smallest, largest = (
-            env.returns(self.mass[: env.n_decisions]) if hasattr(env, "returns") else (0.0, 0.0)
-        )
-        if smallest < largest:
-            low, high = -largest, -smallest
-        else:
+        spec = self.config.outer
+        low, high = 0.0, 0.0
+        if self.ahead is not None:
+            low, high = -float(self.ahead.high[0]), -float(self.ahead.low[0])
+        if low >= high:
             bound = self.reward_bound if reward_bound is None else reward_bound
             low, high = stock.default_range(self.mass, bound)
         return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
@@ -374,7 +346,7 @@ class Agent:
         """Return a network's greedy action [B] at its hidden layer [B, H], t [B] and S_t [B]."""
         clock = t if self.clock_runs else torch.zeros_like(t)
         weights, mass = self._weights[clock], self._mass[clock]
-        if isinstance(self.utility, Mean):  # needs the means of the quantiles only
+        if self.learned.by_means:
             return objective.mean_values(network.means(hidden), weights).argmax(1)
         rows = len(t)
         if self.device.type == "cpu":  # in parts that fit the cache: three times as fast
@@ -385,15 +357,11 @@ class Agent:
     def _choose_with_risk(
         self, network: QuantileNetwork, hidden: Tensor, weights: Tensor, mass: Tensor, total: Tensor
     ) -> Tensor:
-        quantiles = self.scale * network.quantiles(hidden)  # [B, A, M, N]
+        quantiles = self.learned.scale * network.quantiles(hidden)  # [B, A, M, N]
         values = objective.action_values(self.utility, quantiles, weights, mass, total)
         if not self.utility.needs_stock:
             return values.argmax(1)
         return objective.greedy(values, objective.mean_values(quantiles, weights))
-
-    def _outcome(self, quantiles: Tensor, t: Tensor) -> Tensor:
-        """Return Z = Σ_i w_{i,t} ξ_ij, [B, A, N], in learned reward units."""
-        return self.scale * objective.outcome(quantiles.double(), self._weights[t])
 
 
 @torch.no_grad()

@@ -100,7 +100,7 @@ def train(
         )
         # learn: from what is stored, so that a GPU works while the emulator plays
         if state.steps >= learning_starts:
-            agent.compile_loss(progress.note)
+            agent.learned.compile_loss(progress.note)
             agent.set_learning_rate(learning_rate(state.steps))
             for _ in range(crossings(state.learned, state.steps, spec.update_every)):
                 batch = replay.sample(spec.batch_size, training.sampling)

@@ -1,9 +1,9 @@
 """The quantile network: observation, time and stock in; quantiles [B, A, M, N] out."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -11,9 +11,9 @@ from torch.autograd.function import once_differentiable
 from rigor.config import Mlp, NatureCnn
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
+from rigor.learning.features import REACH, Bumps
 
 _SMALLEST_SIDE = 36  # pixels: 36 -> 8 -> 3 -> 1 through the three convolutions
-REACH = 3.0  # where a coordinate's bumps end: three standard deviations of what is to come
 _LARGE_HEAD = 300_000  # weights (measured); below, finding the groups costs more than it saves
 
 
@@ -33,9 +33,12 @@ class QuantileNetwork(nn.Module):
       time_scale: agent steps that count as one.
       stock_scale: outcome (learned reward units) that counts as one.
       basis: how the actions are made of the head's D sets, float32 [A, D].
+      totals: all that rewards may still add from each t on, float64 [T, J], the first nothing; the
+        stock enters as what it would be after each, [B, J], since that is where its utility bends.
     """
 
     basis: Tensor | None
+    totals: Tensor | None
 
     def __init__(
         self,
@@ -48,12 +51,14 @@ class QuantileNetwork(nn.Module):
         time_scale: float,
         stock_scale: float,
         basis: Tensor | None = None,
+        totals: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.torso, self.head = encoder, torso, head
         self.time, self.stock = time, stock
         self.shape, self.time_scale, self.stock_scale = shape, time_scale, stock_scale
         self.register_buffer("basis", basis, persistent=False)
+        self.register_buffer("totals", totals, persistent=False)
         self._mean_head: tuple[Tensor, Tensor] | None = None  # [A * M, H] and [A * M]
         self._head_gradient: Tensor | None = None  # memory for the gradient of the head's weight
 
@@ -67,7 +72,10 @@ class QuantileNetwork(nn.Module):
         if self.time is not None:
             parts.append(self.time((t / self.time_scale).to(features.dtype).unsqueeze(1)))
         if self.stock is not None:
-            parts.append(self.stock((stock / self.stock_scale).to(features.dtype).unsqueeze(1)))
+            after = stock.unsqueeze(1) if self.totals is None else stock[:, None] + self.totals[t]
+            # rounding must not move a stock across the place where a total settles it
+            scaled = torch.round(after / self.stock_scale, decimals=9)
+            parts.append(self.stock(scaled.to(features.dtype)))
         return self.torso(torch.cat(parts, dim=1))
 
     def hidden(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
@@ -212,6 +220,7 @@ def build_network(
     sees_time: bool,
     sees_stock: bool,
     stock_scale: float,
+    totals: np.ndarray | None = None,
 ) -> QuantileNetwork:
     """Build the network that `spec` describes; parameters come from torch's global generator.
 
@@ -220,13 +229,13 @@ def build_network(
       env: whose observations it reads, (features,) or (channels, height, width).
       shape: (A, M, N).
       sees_time, sees_stock: whether t and S_t are inputs.
-      stock_scale: learned reward units.
+      stock_scale: learned reward units. totals: what rewards may still add from t on, [T, J].
 
     Raises:
       UserError: the network does not fit the observations, or the environment has no coordinates
         or no basis of its actions.
     """
-    observation_shape, basis = env.observation_shape, None
+    observation_shape, basis, after = env.observation_shape, None, None
     embeddings = [sees_time, sees_stock]
     if isinstance(spec, NatureCnn):
         encoder, n_features = _nature_trunk(observation_shape)
@@ -254,7 +263,11 @@ def build_network(
             encoder = nn.Flatten()
             time, stock = (nn.Identity() if seen else None for seen in embeddings)
         n_in = encoder(torch.zeros(1, *observation_shape)).shape[1]
-        n_in += sum(one(torch.zeros(1, 1)).shape[1] for one in (time, stock) if one is not None)
+        if stock is not None and spec.bumps and totals is not None:
+            after = torch.from_numpy(totals)
+        n_stocks = 1 if after is None else after.shape[1]
+        for one, n_inputs in ((time, 1), (stock, n_stocks)):
+            n_in += 0 if one is None else one(torch.zeros(1, n_inputs)).shape[1]
         sizes = [n_in, *spec.hidden]
         layers = [
             layer
@@ -265,33 +278,7 @@ def build_network(
     n_sets = shape[0] if basis is None else basis.shape[1]
     head = nn.Linear(n_hidden, n_sets * shape[1] * shape[2])
     scales = env.time_scale, stock_scale
-    return QuantileNetwork(encoder, torso, head, time, stock, shape, *scales, basis)
-
-
-class Bumps(nn.Module):
-    """Spreads every input over Gaussian bumps, so that a small network can bend where it must.
-
-    An input z gives n bumps, their middles even on [−3, 3] and as wide as they are apart, z itself
-    cut to [−3, 3], and whether it reaches 0.
-
-    Args:
-      n: bumps of each input, >= 2.
-      coordinates: from observations [B, *shape] to inputs [B, K].
-    """
-
-    middles: Tensor
-
-    def __init__(self, n: int, coordinates: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.coordinates, self.width = coordinates, 2 * REACH / (n - 1)
-        self.register_buffer("middles", torch.linspace(-REACH, REACH, n), persistent=False)
-
-    def forward(self, observation: Tensor) -> Tensor:
-        """Return [B, K · (n + 2)]."""
-        z = self.coordinates(observation)[..., None]  # [B, K, 1]
-        bumps = torch.exp(-0.5 * ((z - self.middles) / self.width) ** 2)
-        parts = [bumps, z.clamp(-REACH, REACH) / REACH, (z >= 0).to(z.dtype)]
-        return torch.cat(parts, dim=-1).flatten(1)
+    return QuantileNetwork(encoder, torso, head, time, stock, shape, *scales, basis, after)
 
 
 def _declared(env: VectorEnv, name: str, asked: str) -> Any:

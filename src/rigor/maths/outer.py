@@ -66,20 +66,25 @@ class InitialStock(NamedTuple):
 def initial_stock(utility: Utility, grid: "torch.Tensor", outcomes: "torch.Tensor") -> InitialStock:
     """Maximise J(c) = −c + mean_k max_a mean_j f(c + z_j) over the grid.
 
-    Of the maximisers the c nearest 0 is taken (erratum E5), the lower of two equally near.
-
     Args:
       utility: the risk; where it does not need a stock the search may be skipped with c₀ = 0.
       grid: candidate initial stocks, ascending, [G], reward units.
       outcomes: z of K initial states at t = 0 (mass 1) at each candidate, [G, K, A, N].
     """
-    import torch
-
     if grid.ndim != 1 or outcomes.ndim != 4 or len(grid) != len(outcomes):
         raise ValueError(f"grid {tuple(grid.shape)} and outcomes {tuple(outcomes.shape)} disagree")
     grid = grid.double()
     totals = grid[:, None, None, None] + outcomes.double()
-    j = utility.f(totals).mean(dim=-1).amax(dim=-1).mean(dim=-1) - grid  # [G]
+    return best(grid, utility.f(totals).mean(dim=-1).amax(dim=-1).mean(dim=-1) - grid)
+
+
+def best(grid: "torch.Tensor", j: "torch.Tensor") -> InitialStock:
+    """Return the maximiser of J [G] on a grid of initial stocks, ascending, float64 [G].
+
+    Of several the c nearest 0 is taken (erratum E5), the lower of two equally near.
+    """
+    import torch
+
     tolerance = TIE_TOLERANCE * max(1.0, float(grid.abs().max()))
     tied = j >= j.max() - tolerance
     chosen = int(torch.where(tied, grid.abs(), torch.inf).argmin())

@@ -6,6 +6,7 @@ or from the sorted targets and their prefix sums in O(N log N).
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,7 +45,8 @@ def quantile_huber_loss(
 ) -> "Tensor":
     """Return the loss Σ |τ_j − 1{u < 0}| L_κ(u), u = target_l − prediction_j, reduced to a scalar.
 
-    L_κ(u) = ½u² for |u| <= κ, else κ(|u| − ½κ), not divided by κ (erratum E21); L_0(u) = |u|. The
+    L_κ(u) = ½u² for |u| <= κ, else κ(|u| − ½κ), not divided by κ (erratum E21); L_0(u) = |u|, and
+    L_∞(u) = ½u², under which one quantile of level ½ is the mean. The
     reductions of the paper's two equations differ (erratum E20); all average over the batch:
 
       qr_dqn   mean over targets, sum over levels, mean over horizons (as released)
@@ -132,8 +134,9 @@ def meet_sorted(
     none, all_ = torch.zeros_like(at), torch.full_like(at, n)
     far_below, far_above = between(none, below), between(above, all_)
     near_below, near_above = between(below, at), between(at, above)
-    size = kappa if kappa > 0.0 else 1.0  # slope far from the kink
-    half = 0.5 * kappa * kappa
+    # slope far from the kink, where for κ = ∞ no target lies
+    size = kappa if 0.0 < kappa < math.inf else 1.0
+    half = 0.5 * size * size if kappa > 0.0 else 0.0
     total = (1.0 - levels) * (
         0.5 * near_below[2] - size * far_below[1] - half * far_below[0]
     ) + levels * (0.5 * near_above[2] + size * far_above[1] - half * far_above[0])

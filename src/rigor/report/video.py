@@ -11,6 +11,7 @@ import numpy as np
 from rigor.envs.vector import FilmedEnv
 from rigor.learning.agent import Agent
 from rigor.learning.prediction import Prediction, came_true, predict
+from rigor.maths import quantile
 from rigor.report.played import OWN_SEEDS, Asked, Subject
 from rigor.report.style import COLOURS, new_figure, number
 from rigor.tracking.disk import disk_errors
@@ -127,7 +128,7 @@ class Canvas:
         title: str,
     ) -> None:
         self._agent, self._moments, self._true, self._length = agent, moments, true, length
-        self._levels = agent.levels.cpu().numpy()
+        self._levels = quantile.levels(agent.online.shape[2])
         self._mass = agent.mass
         self._figure = new_figure(*SIZE, "")
         self._figure.suptitle(title, fontsize="medium")
