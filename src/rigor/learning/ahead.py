@@ -8,10 +8,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Ahead:
-    """Sums of discounted rewards from t on, t = 0 ... T + 1, in units of the stock.
+    """Sums of discounted rewards from t on, in units of the stock, at each t that a mass has.
 
-    low, high: the smallest and the largest, float64 [T + 2]; 0 once no decision is left.
-    totals: all of them where they are few, the same number J at each t, float64 [T + 2, J].
+    low, high: the smallest and the largest, float64 [times]; 0 once no decision is left.
+    totals: all of them where they are few, the same number J at each t, float64 [times, J].
     """
 
     low: np.ndarray
@@ -23,9 +23,9 @@ def ahead(env: Any, mass: np.ndarray) -> Ahead | None:
     """Return what an environment declares of its returns, None where it declares nothing.
 
     Args:
-      env: the config's environment; `returns` gives the smallest and largest sum for d_t [T + 1],
-        `totals` all sums.
-      mass: d̃_t, float64 [T + 2].
+      env: the config's environment; `returns` gives the smallest and the largest sum for the d_t
+        of every decision, `totals` all sums.
+      mass: d̃_t, float64 [times].
     """
     n = getattr(env, "n_decisions", None)
     if n is None or not hasattr(env, "returns"):

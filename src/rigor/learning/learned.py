@@ -139,7 +139,7 @@ class Share:
 
     def __init__(self, config: Config, ahead: Ahead, device: torch.device) -> None:
         self.utility, self._low, self._high = config.risk, ahead.low, ahead.high
-        self._ahead = torch.tensor(np.stack([ahead.low, ahead.high]), device=device)  # [2, T + 2]
+        self._ahead = torch.tensor(np.stack([ahead.low, ahead.high]), device=device)  # [2, times]
 
     def compile_loss(self, note: Callable[[str], None]) -> None:
         """Do nothing: one number an action meets one target."""
