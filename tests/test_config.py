@@ -488,6 +488,29 @@ def test_what_an_exact_agent_cannot_solve_is_refused(given, said):
         job(one, choices(one))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["env=cartpole"], "env=Generic: needs an environment that declares .*use env=gbwm"),
+        (["env=atari/pong"], "agent.learns=utility with env=Atari: .*agent.learns=returns"),
+        (["env=tabular", "env.horizon=inf"], "agent.learns=utility with env=Tabular"),
+        (["env=gbwm", "horizons=multi"], "agent.learns=utility with horizons=multi"),
+        (["env=gbwm", "agent.quantiles=50"], "agent.quantiles=50 .*use agent.quantiles=1"),
+        (["env=gbwm", "agent.learns=values"], "agent.learns=values: choose one of returns, util"),
+    ],
+)
+def test_a_utility_that_cannot_be_learned_is_refused(given, said):
+    one = composed("agent=utility", *given)
+    with pytest.raises(UserError, match=said):
+        job(one, choices(one))
+
+
+def test_the_utility_of_every_risk_can_be_learned_where_returns_are_bounded():
+    for env, risk in itertools.product(("gbwm", "american_put"), RISKS):
+        one = composed(f"env={env}", "agent=utility", f"risk={risk}", "discount=hyperbolic")
+        assert job(one, choices(one)).config.agent.learns == "utility"
+
+
 def test_another_file_under_the_same_name_is_another_run(tmp_path):
     path = tmp_path / "model.npz"
     digests = []

@@ -52,6 +52,7 @@ def trained(tmp_path_factory):
         "american_put": ("env=american_put", *EXACT),
         "tabular": ("env=tabular", *EXACT),
         "learned_put": (*TINY, "env=american_put", "network=mlp", "risk=cvar", "outer.every=50"),
+        "utility": (*TINY, "env=gbwm", "agent=utility", "agent.quantiles=1", "risk=cvar"),
         "endless": ("env=tabular", "env.horizon=inf", "agent=infinite_horizon", "tracker=none"),
         "breakout": ATARI,
     }
@@ -294,6 +295,21 @@ def test_a_learned_policy_with_a_stock(trained, capsys):
     check_picture(place / "paths.png")
     assert found["protocol"]["initial_stock"] == rigor.load(run).policy().initial_stock
     assert "one horizon, so no picture of mixture weights" in found["notes"]
+
+
+@pytest.mark.slow
+def test_an_agent_that_predicts_one_number_is_held_to_its_mean(trained, capsys):
+    run = trained("utility")
+    place, found, shown = evaluated(run, "--episodes", "20", capsys=capsys)
+    assert found["calibration"].keys() == {"predicted_mean", "realised_mean"}
+    assert "gain in utility at the start: predicted" in shown
+    assert "Wasserstein" not in shown
+    assert not (place / "calibration.png").exists()
+    # f(S_T) − f(c0) of each game: f = min(x, 0)/.1
+    c0 = found["protocol"]["initial_stock"]
+    for row in rows_of(place):
+        total = c0 + float(row["discounted"])
+        assert float(row["came_true"]) == pytest.approx(10 * (min(total, 0) - min(c0, 0)))
 
 
 @pytest.mark.slow

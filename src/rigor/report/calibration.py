@@ -82,6 +82,10 @@ class Calibration:
     pooled: np.ndarray
     realised: np.ndarray
 
+    def means(self) -> dict[str, Any]:
+        """Return the two means, all that an agent that predicts one number can be held to."""
+        return {"predicted_mean": self.predicted_mean, "realised_mean": self.realised_mean}
+
     def numbers(self) -> dict[str, Any]:
         """Return the single numbers, for `eval.json`."""
         return {

@@ -16,6 +16,7 @@ from rigor.learning import evaluate
 from rigor.learning.agent import Agent
 from rigor.learning.evaluate import Estimate, Games
 from rigor.learning.prediction import came_true, predict
+from rigor.maths.utility import Mean
 from rigor.report import episodes as pictures
 from rigor.report import played
 from rigor.report.calibration import Calibration, Laws, calibrate, calibration_picture, chance
@@ -43,13 +44,19 @@ COLUMNS = [
 
 @dataclass
 class Evaluated:
-    """What was found and where it lies. notes: what a reader must know, a line each."""
+    """What was found and where it lies.
+
+    predicted: what the agent predicts, `return` or `gain in utility`. only_means: it predicts one
+    number, not a law. notes: what a reader must know, a line each.
+    """
 
     directory: Path
     title: str
     protocol: str
     estimates: dict[str, Estimate]
     calibration: Calibration
+    predicted: str
+    only_means: bool
     notes: list[str]
     files: list[Path]
 
@@ -65,6 +72,11 @@ class Evaluated:
             for name, one in shown.items()
         ]
         found = self.calibration
+        of_law = [
+            f"  Wasserstein distance {number(found.wasserstein)} (a calibrated agent stays "
+            f"below {number(found.wasserstein_95)} in 95 % of such evaluations)",
+            f"  KS distance {found.ks:.2g} ({chance(found.ks_p)})",
+        ]
         return "\n".join(
             [
                 self.title,
@@ -73,11 +85,9 @@ class Evaluated:
                 f"  {'':<18}{'value':>10}   95 % interval",
                 *rows,
                 "",
-                f"  return at the start: predicted {number(found.predicted_mean)}, came true "
-                f"{number(found.realised_mean)}",
-                f"  Wasserstein distance {number(found.wasserstein)} (a calibrated agent stays "
-                f"below {number(found.wasserstein_95)} in 95 % of such evaluations)",
-                f"  KS distance {found.ks:.2g} ({chance(found.ks_p)})",
+                f"  {self.predicted} at the start: predicted {number(found.predicted_mean)}, came "
+                f"true {number(found.realised_mean)}",
+                *([] if self.only_means else of_law),
                 "",
                 *(f"  {note}" for note in self.notes),
                 *(str(path) for path in self.files),
@@ -145,10 +155,11 @@ def _write(one: Subject, asked: Asked, place: Path, tell: Callable[[int, int], N
     estimates = evaluate.summarise(one.config, games, asked.seed)
     estimates["length"] = evaluate.interval(games.length, lambda x: float(np.mean(x)), asked.seed)
     notes = _notes(one, asked, episodes)
-    figures = {
-        "calibration.png": calibration_picture(found, unit, f"Calibration of {title}"),
-        **_pictures(one, episodes, title),
-    }
+    only_means = isinstance(one.player, Agent) and one.config.agent.quantiles == 1
+    figures = _pictures(one, episodes, title)
+    if not only_means:
+        whole = calibration_picture(found, unit, f"Calibration of {title}")
+        figures = {"calibration.png": whole, **figures}
     for file, figure in figures.items():
         partial = place / f".{file}"
         save_png(figure, partial.with_suffix(".partial.png")).replace(place / file)
@@ -161,14 +172,22 @@ def _write(one: Subject, asked: Asked, place: Path, tell: Callable[[int, int], N
         "steps": one.steps,
         "protocol": {"sentence": protocol, **played.protocol(one, asked)},
         "estimates": {key: asdict(estimate) for key, estimate in estimates.items()},
-        "calibration": found.numbers(),
+        "calibration": found.means() if only_means else found.numbers(),
         "notes": notes,
         "commit": commit(),
         "versions": versions(),
     }
     atomic_write(place / "eval.json", as_json(facts))
     paths += [place / "episodes.csv", place / "eval.json"]
-    return Evaluated(place, title, protocol, estimates, found, notes, paths)
+    return Evaluated(
+        place, title, protocol, estimates, found, _predicts(one), only_means, notes, paths
+    )
+
+
+def _predicts(one: Subject) -> str:
+    """Return what an agent predicts, in words."""
+    in_utility = isinstance(one.player, Agent) and one.config.agent.learns == "utility"
+    return "gain in utility" if in_utility and not isinstance(one.config.risk, Mean) else "return"
 
 
 def _predicted(
@@ -237,6 +256,8 @@ def _notes(one: Subject, asked: Asked, episodes: Sequence[Episode]) -> list[str]
             "are random"
         )
     if isinstance(one.player, Agent):
+        if one.config.agent.quantiles == 1:
+            notes.append("one number an action is learned, so a mean is predicted and no law")
         if one.config.bundle.n_horizons > 1:
             notes.append(
                 "the predicted law adds the horizons quantile by quantile (comonotone): its mean "
