@@ -29,9 +29,9 @@ def config_of(game: str, variant: str, seed: int, **settings: object) -> dict:
         "discount": {"k": 0.05, "_target_": "rigor.maths.discount.Hyperbolic"},
         "horizons": {"quadrature": "lower", "_target_": "rigor.maths.horizons.Multi"},
         "risk": {"_target_": "rigor.maths.utility.Mean"},
-        "variant": {**VARIANTS.get(variant, {}), "_target_": "rigor.config.Variant"},
-        "agent": {"quantiles": 50, "_target_": "rigor.config.Learner"},
-        "train": {"steps": 10_000_000, "huber": 0.1, "_target_": "rigor.config.Train"},
+        "variant": {**VARIANTS.get(variant, {}), "_target_": "rigor.schemas.Variant"},
+        "agent": {"quantiles": 50, "_target_": "rigor.schemas.Learner"},
+        "train": {"steps": 10_000_000, "huber": 0.1, "_target_": "rigor.schemas.Train"},
         "evaluate": {"final_episodes": 30, "epsilon": 0.01},
         "seed": seed,
     }

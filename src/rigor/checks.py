@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
-from rigor.config import BackwardInduction, Config, InfiniteHorizon
+from rigor.config import Config
 from rigor.contracts import check_discount, check_risk
 from rigor.errors import UserError
 from rigor.exact.solve import refuse_overflow
 from rigor.maths import discount, horizons, utility
+from rigor.schemas import BackwardInduction, InfiniteHorizon
 
 MIN_ROWS = 16
 """Rows of a replay below which a stack of frames and its successor leave too little to sample."""

@@ -480,25 +480,27 @@ def test_range_of_the_initial_stock_widens_with_the_rewards_seen(compose):
     # gamma = .5 over t = 0 ... max_time + 1 = 6: masses sum to 2 - 2^-6
     agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5")
     reach = 2.0 - 2.0**-6
-    assert agent.stock_range() == (0.0, 0.0)
-    agent.see_reward(np.array([0.01, -0.02]))  # small rewards make a narrow grid
-    assert agent.stock_range() == (-0.02 * reach, 0.02 * reach)
-    agent.see_reward(np.array([0.3, -4.0]))
-    assert agent.stock_range() == (-4 * reach, 4 * reach)
-    agent.see_reward(np.array([2.0, 1.0]))
-    assert agent.stock_range() == (-4 * reach, 4 * reach)
+    assert agent.candidates.range() == (0.0, 0.0)
+    agent.candidates.see(
+        agent.learned_reward(np.array([0.01, -0.02]))
+    )  # small rewards make a narrow grid
+    assert agent.candidates.range() == (-0.02 * reach, 0.02 * reach)
+    agent.candidates.see(agent.learned_reward(np.array([0.3, -4.0])))
+    assert agent.candidates.range() == (-4 * reach, 4 * reach)
+    agent.candidates.see(agent.learned_reward(np.array([2.0, 1.0])))
+    assert agent.candidates.range() == (-4 * reach, 4 * reach)
 
 
 def test_range_is_in_clipped_units_where_rewards_are_clipped(compose):
     agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", clip=True)
-    agent.see_reward(np.array([50.0, -400.0]))
-    assert agent.stock_range() == (-(2.0 - 2.0**-6), 2.0 - 2.0**-6)
+    agent.candidates.see(agent.learned_reward(np.array([50.0, -400.0])))
+    assert agent.candidates.range() == (-(2.0 - 2.0**-6), 2.0 - 2.0**-6)
 
 
 def test_range_can_be_given_on_either_side(compose):
     agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", "outer.low=-0.25")
-    agent.see_reward(np.array([1.0]))
-    assert agent.stock_range() == (-0.25, 2.0 - 2.0**-6)
+    agent.candidates.see(agent.learned_reward(np.array([1.0])))
+    assert agent.candidates.range() == (-0.25, 2.0 - 2.0**-6)
 
 
 def test_a_range_turned_round_by_its_default_side_is_refused(compose):
@@ -517,7 +519,10 @@ def test_same_seed_same_first_weights(compose):
 
 def assert_goes_on_alike(agent, other, batch):
     other.load(checkpoint.load(checkpoint.save(batch.folder, 1, agent.state())))
-    assert (other.initial_stock, other.reward_bound) == (agent.initial_stock, agent.reward_bound)
+    assert (other.initial_stock, other.candidates.reward_bound) == (
+        agent.initial_stock,
+        agent.candidates.reward_bound,
+    )
     for _ in range(3):
         assert agent.update(batch).item() == other.update(batch).item()
         agent.smooth_target()
@@ -533,7 +538,7 @@ def test_a_loaded_agent_learns_on_as_the_saved_one(compose, tmp_path):
     batch.folder = tmp_path
     for _ in range(3):
         agent.update(batch)
-    agent.see_reward(np.array([3.0]))
+    agent.candidates.see(agent.learned_reward(np.array([3.0])))
     agent.choose_initial_stock(batch.observation)
     assert_goes_on_alike(agent, make_agent(compose, "risk=cvar", seed=9), batch)
 
@@ -615,10 +620,11 @@ def test_the_initial_stock_is_searched_where_returns_lie(compose):
     config = compose("risk=cvar", "discount.gamma=0.5").config
     agent = Agent(config, make_env(), CPU, 0)
     bound = agent.mass.sum()  # rewards of the scripted environment are at most 1
-    assert agent.stock_range(1.0) == (-bound, bound)
+    agent.candidates.see(np.ones(1))
+    assert agent.candidates.range() == (-bound, bound)
     config.env.n_decisions = 3
     config.env.returns = lambda mass: (0.5, float(mass.sum()))
-    assert Agent(config, make_env(), CPU, 0).stock_range(1.0) == (-1.75, -0.5)
+    assert Agent(config, make_env(), CPU, 0).candidates.range() == (-1.75, -0.5)
 
 
 def test_the_loss_is_compiled_for_the_targets_of_all_branches(compose, monkeypatch):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from rigor.config import Mlp, NatureCnn
 from rigor.errors import UserError
 from rigor.learning import networks
 from rigor.learning.networks import Bumps, build_network
+from rigor.schemas import Mlp, NatureCnn
 
 
 def seen(observation, time_scale=10.0, **knows):

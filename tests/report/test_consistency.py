@@ -20,7 +20,7 @@ def method(quadrature, bootstrap="shared"):
     return {
         "env": PUT,
         "horizons": multi | {"quadrature": quadrature},
-        "agent": {"bootstrap": bootstrap, "_target_": "rigor.config.Learner"},
+        "agent": {"bootstrap": bootstrap, "_target_": "rigor.schemas.Learner"},
     }
 
 
@@ -33,7 +33,7 @@ def put(tmp_path):
         result = {"objective": objective, "objective_exact": objective, "objective_optimal": 4.0}
         choices = {}
         if exact:
-            config["agent"] = {"bootstrap": "shared", "_target_": "rigor.config.BackwardInduction"}
+            config["agent"] = {"bootstrap": "shared", "_target_": "rigor.schemas.BackwardInduction"}
             choices = {"agent": "backward_induction"}
             result["episodes"] = 0
         run = make_run(

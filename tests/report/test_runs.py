@@ -102,4 +102,4 @@ def test_a_directory_of_another_name_is_read_from_its_config(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "status.json").write_text(json.dumps({"state": "queued"}))
     assert load(tmp_path / "other").choices["env"] == "other"
-    assert config_of("pong", "x", 0)["variant"] == {"_target_": "rigor.config.Variant"}
+    assert config_of("pong", "x", 0)["variant"] == {"_target_": "rigor.schemas.Variant"}

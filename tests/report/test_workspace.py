@@ -130,7 +130,7 @@ def test_runs_that_joined_from_another_sweep_are_shown(tmp_path):
 
 def test_an_exact_sweep_has_no_curves(tmp_path):
     exact = {"objective": 2.0, "regret": 0.0, "objective_exact": 2.0, "objective_optimal": 2.0}
-    solver = {"agent___target_": "rigor.config.BackwardInduction"}
+    solver = {"agent___target_": "rigor.schemas.BackwardInduction"}
     one = run(tmp_path, "gbwm", "time_consistent", 0, 1.0, result=exact, settings=solver)
     made = workspace_of("grid", [one], "me")
     assert [one.name for one in made.sections] == ["Final", "Improvement", "Throughput", "Failures"]

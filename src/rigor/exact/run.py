@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rigor.checks import warnings
-from rigor.config import BackwardInduction
 from rigor.errors import Stopped
 from rigor.exact.agents import Solved, backward_induction, infinite_horizon
 from rigor.exact.working import Working
 from rigor.launch.job import Job, tracked_as
+from rigor.schemas import BackwardInduction
 from rigor.tracking.disk import disk_errors
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.rundir import RunDirectory, commit, versions

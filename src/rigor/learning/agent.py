@@ -17,6 +17,7 @@ from rigor.config import Config
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
 from rigor.learning.ahead import ahead
+from rigor.learning.candidates import Candidates
 from rigor.learning.explore import epsilon_greedy
 from rigor.learning.learned import Returns, Share
 from rigor.learning.networks import QuantileNetwork, as_input, build_network
@@ -54,15 +55,10 @@ class Agent:
                     "its own lie; use agent.learns=returns"
                 )
             self.learned = Share(config, self.ahead, device)
-        # the largest |learned reward|: the environment's word, else the largest seen so far
-        self.reward_bound = env.reward_bound or 0.0
         self.initial_stock = 0.0
-        low, high = self.stock_range(env.reward_bound or 1.0)
-        if self.utility.needs_stock and low >= high:
-            raise UserError(
-                f"outer.low={low:g} with outer.high={high:g}: no initial stock lies between; set "
-                "both (null takes the largest discounted sum of rewards known at the start)"
-            )
+        self.candidates = Candidates(config.outer, self.mass, self.ahead, env.reward_bound)
+        if self.utility.needs_stock:
+            self.candidates.check()
         shape = (env.n_actions, tables.backup.shape[1], config.agent.quantiles)
         torch.manual_seed(seed)
         averages = config.train.average > 0
@@ -73,7 +69,7 @@ class Agent:
                 shape,
                 sees_time=variant.sees_time,
                 sees_stock=self.utility.needs_stock,
-                stock_scale=max(abs(low), abs(high)) or 1.0,
+                stock_scale=self.candidates.scale,
                 totals=None if self.ahead is None else self.ahead.totals,
             ).to(device)
             for _ in range(2 + averages)
@@ -246,13 +242,7 @@ class Agent:
         Returns:
           Whether the best stock is an edge of the grid, so that a wider one may have a better.
         """
-        low, high = self.stock_range()
-        candidates = stock.grid(low, high, self.config.outer.points)
-        if self.ahead is not None and self.ahead.totals is not None:
-            # a total is where the utility of CVaR bends, and where its best c lies
-            exact = -self.ahead.totals[0]
-            candidates = np.union1d(candidates, exact[(low <= exact) & (exact <= high)])
-        grid = torch.from_numpy(candidates).to(self.device)  # [G]
+        grid = torch.from_numpy(self.candidates.grid()).to(self.device)  # [G]
         network = self.averaged
         features = network.encode(upload(torch.from_numpy(observations), self.device))  # [K, F]
         zeros = torch.zeros(len(features), dtype=torch.int64, device=self.device)
@@ -269,38 +259,9 @@ class Agent:
         return choice.on_edge
 
     def relabel(self, batch: Batch, rng: np.random.Generator) -> None:
-        """Give a share of the transitions another initial stock, drawn from the grid's range.
-
-        Valid because the stock is a deterministic function of the rewards.
-        """
-        if not self.utility.needs_stock:
-            return
-        n = len(batch.stock)
-        chosen = rng.random(n) < self.config.outer.relabel
-        start = np.where(chosen, rng.uniform(*self.stock_range(), n), batch.stock_start)
-        batch.stock = stock.relabel(batch.stock, batch.stock_start, start)
-        batch.stock_start = start
-
-    def stock_range(self, reward_bound: float | None = None) -> tuple[float, float]:
-        """Return (low, high) of the initial stock, in learned reward units.
-
-        From minus the largest to minus the smallest return where the environment declares them.
-
-        Args:
-          reward_bound: largest |learned reward|; None takes what is known by now.
-        """
-        spec = self.config.outer
-        low, high = 0.0, 0.0
-        if self.ahead is not None:
-            low, high = -float(self.ahead.high[0]), -float(self.ahead.low[0])
-        if low >= high:
-            bound = self.reward_bound if reward_bound is None else reward_bound
-            low, high = stock.default_range(self.mass, bound)
-        return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
-
-    def see_reward(self, reward: np.ndarray) -> None:
-        """Widen the range of the initial stock to the raw rewards [E] that came in."""
-        self.reward_bound = max(self.reward_bound, float(np.abs(self.learned_reward(reward)).max()))
+        """Give a share of the transitions another initial stock where the risk needs one."""
+        if self.utility.needs_stock:
+            self.candidates.relabel(batch, rng)
 
     def state(self) -> dict[str, Any]:
         """Return everything that a checkpoint keeps of the agent."""
@@ -312,7 +273,7 @@ class Agent:
             "moments": self.optimizer.state_dict()["state"],
             "loss_sum": self.loss_sum,
             "initial_stock": self.initial_stock,
-            "reward_bound": self.reward_bound,
+            "reward_bound": self.candidates.reward_bound,
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -335,7 +296,7 @@ class Agent:
                 if value.shape == parameter.shape:
                     moments[name] = torch.empty_like(parameter).copy_(value)
         self.initial_stock = state["initial_stock"]
-        self.reward_bound = state["reward_bound"]
+        self.candidates.reward_bound = state["reward_bound"]
 
     @torch.no_grad()
     def _decide_at(self, observation: Tensor, t: Tensor, total: Tensor) -> Tensor:

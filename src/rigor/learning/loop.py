@@ -139,7 +139,7 @@ def train(
             state.episodes += 1
         state.observation = step.observation
         if agent.utility.needs_stock:
-            agent.see_reward(step.reward)
+            agent.candidates.see(agent.learned_reward(step.reward))
             if step.dummy.any():
                 starts = np.concatenate([state.starts, step.observation[step.dummy]])
                 state.starts = starts[-config.outer.batch :]

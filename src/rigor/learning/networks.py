@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from rigor.config import Mlp, NatureCnn
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
 from rigor.learning.features import REACH, Bumps
+from rigor.schemas import Mlp, NatureCnn
 
 _SMALLEST_SIDE = 36  # pixels: 36 -> 8 -> 3 -> 1 through the three convolutions
 _LARGE_HEAD = 300_000  # weights (measured); below, finding the groups costs more than it saves

@@ -221,7 +221,7 @@ class Training:
 
 def _edge(agent: Agent) -> str:
     """Return the line for an initial stock at an end of its grid."""
-    low, high = agent.stock_range()
+    low, high = agent.candidates.range()
     return (
         f"initial stock {agent.initial_stock:.4g} is an end of its grid [{low:.4g}, {high:.4g}]; "
         "if it stays there, widen outer.low or outer.high"

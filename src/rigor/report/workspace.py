@@ -18,7 +18,7 @@ from rigor.report.improvement import improvement
 from rigor.report.runs import NAMED, Run
 from rigor.tracking.rundir import RunDirectory
 
-_EXACT = ("rigor.config.BackwardInduction", "rigor.config.InfiniteHorizon")  # have no curves
+_EXACT = ("rigor.schemas.BackwardInduction", "rigor.schemas.InfiniteHorizon")  # have no curves
 _WIDE = wr.Layout(0, 0, 24, 10)  # W&B's grid has 24 columns
 _COLUMNS = 3  # of panels
 _SHOWN = 8  # panels of a section in the outline
