@@ -159,6 +159,7 @@ def test_rows_come_from_the_files(tmp_path, monkeypatch):
         "rate": 7.0,
         "return": (2.0, 1.0, 3.0),
         "objective": (5.0, None, None),
+        "exact": False,
         "status": "done",
         "error": None,
         "where": ".",
@@ -207,3 +208,4 @@ def test_the_exact_objective_stands_before_a_sampled_one(tmp_path):
         run.write_result({"objective": 571.0, "objective_low": 571.0, "objective_exact": 7.35})
     (found,) = collect_rows([run.path])
     assert found["objective"] == (7.35, None, None)
+    assert "7.35 exact" in table_text([found])

@@ -29,7 +29,8 @@ def collect_rows(run_paths: Iterable[Path | str]) -> list[dict[str, Any]]:
 
     A row has `run`, `differs` (the settings that tell it from a run of the same name), `steps`,
     `steps_total`, `rate` [agent steps/s], `return` and `objective` (None, or the value and the
-    ends of its interval, which may be None), `status`, `error` and `where`. A run that says it is
+    ends of its interval, which may be None), `exact` (whether the objective was computed, not
+    sampled), `status`, `error` and `where`. A run that says it is
     running while no process holds its lock is `lost`, and so is one without a directory; one that
     has not started is `queued`.
     """
@@ -146,6 +147,7 @@ def _row(run: RunDirectory) -> dict[str, Any]:
         "objective": _triple(result, "objective_exact", "no interval")
         or _triple(result, "objective", "objective")
         or _triple(metrics, "eval_objective", "eval_objective"),
+        "exact": "objective_exact" in result,
         "status": state,
         "error": status.get("error"),
         "where": _relative(run.path.absolute().parent),
@@ -186,7 +188,7 @@ def _cells(row: Mapping[str, Any], name: str) -> list[str]:
         steps,
         "-" if row["rate"] is None else f"{row['rate']:,.0f}",
         interval(*(row["return"] or (None,))),
-        interval(*(row["objective"] or (None,))),
+        interval(*(row["objective"] or (None,))) + (" exact" if row.get("exact") else ""),
         status,
         str(row["where"]),
     ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEAT_EVERY = 10.0
 """Seconds between two heartbeats of a run, by which others see that it is alive."""
 
-_BEAT_AFTER = 1.0  # seconds until the first heartbeat; steps/s of less is noise
+_BEAT_AFTER = 1.0  # seconds until the first heartbeat; steps/s of less is noise, and not shown
 _LINE_EVERY = 10.0  # seconds between plain lines
 _DRAW_EVERY = 0.5  # seconds between two pictures of the bar; more often is restless
 _RATE_OVER = 60  # samples of about a second: learning is much slower than filling the replay
@@ -169,7 +169,7 @@ class Progress:
         parts = [
             f"{self._percent()}%",
             f"{short(self._step)}/{short(self._total)}",
-            f"{short(self._rate())}/s",
+            f"{short(self._rate()) if self._has_rate() else '-'}/s",
             f"eta {self._time_left()}",
             *self._field_texts(),
         ]
@@ -181,7 +181,7 @@ class Progress:
         self._last_line, self._line_step = time.monotonic(), self._step
         parts = [
             f"{self._step:,}/{self._total:,} steps ({self._percent()}%)",
-            f"{self._rate():,.0f} steps/s",
+            f"{self._rate():,.0f} steps/s" if self._has_rate() else "- steps/s",
             f"eta {self._time_left()}",
             *self._field_texts(),
         ]
@@ -215,8 +215,11 @@ class Progress:
         elapsed = time.monotonic() - then
         return (self._step - step) / elapsed if elapsed > 0 else 0.0
 
+    def _has_rate(self) -> bool:
+        return self._step >= self._total or time.monotonic() - self._samples[0][0] >= _BEAT_AFTER
+
     def _time_left(self) -> str:
-        return clock(self._seconds_left())
+        return clock(self._seconds_left() if self._has_rate() else None)
 
     def _seconds_left(self) -> float | None:
         if self._step >= self._total:
