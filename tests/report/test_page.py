@@ -81,7 +81,7 @@ def test_every_table_and_figure_is_a_file_too(report):
     for link in links:
         assert (out / link).stat().st_size > 0
     written = {path.relative_to(out).as_posix() for path in out.rglob("*.*")}
-    assert written == {*links, "report.html"}
+    assert written == {*links, "report.html", "files.json"}
     with Image.open(out / "figures/learning_curves.png") as image:
         assert image.width > 700
 
@@ -140,3 +140,18 @@ def test_a_baseline_of_ones_own(grid, tmp_path):
     with pytest.raises(UserError, match=r"baseline variant=x: no agent has it"):
         write_report([grid], tmp_path / "no", [("variant", "x")])
     assert not (tmp_path / "no").exists()
+
+
+def test_what_an_earlier_report_left_is_removed_and_nothing_else(tmp_path):
+    runs = [make_run(tmp_path, "pong", variant, 0, 5.0) for variant in VARIANTS]
+    out = tmp_path / "out"
+    write_report(runs, out)
+    compared = {path.name for path in (out / "figures").iterdir()}
+    (out / "tables" / "mine.csv").write_text("a\n")
+    write_report(runs[:1], out)
+    alone = {path.name for path in (out / "figures").iterdir()}
+    assert alone < compared
+    page = (out / "report.html").read_text()
+    for path in (*(out / "figures").iterdir(), *(out / "tables").iterdir()):
+        assert path.name in page or path.name == "mine.csv"
+    assert (out / "tables" / "mine.csv").exists()

@@ -1,22 +1,20 @@
 """The report: one HTML page with everything in it, and every table and figure as files beside."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rigor.report import inventory, panels
 from rigor.report.agents import BASELINES, agents_of, refuse_no_baseline
 from rigor.report.runs import Run, find, load
 from rigor.report.sections import Section, sections_of
-from rigor.report.sheet import several
-from rigor.report.style import COLOURS
+from rigor.report.sheet import TABLE, several
+from rigor.report.style import COLOURS, FIGURE
 from rigor.tracking.disk import atomic_write, disk_errors
-
-if TYPE_CHECKING:
-    pass
 
 _FEW = 15  # rows; a longer table is folded
 
@@ -40,7 +38,8 @@ def write_report(
 
     Args:
       directories: of sweeps, of runs, or that hold runs.
-      out: made if need be; files of the same name are replaced.
+      out: made if need be; files of the same name are replaced, and tables and figures of an
+        earlier report that this one has not are removed, but nothing else.
       baselines: (key, value) pairs that agents are compared with; none is the paper's two.
       refresh: after how many seconds a browser reads the page again; None for never.
 
@@ -63,8 +62,31 @@ def write_report(
             sheet.save(out / "tables")
     page = out / "report.html"
     atomic_write(page, _html(runs, look, sections, directories, refresh))
+    _forget_earlier(out, sections)
     going_on = any(run.state in inventory.GOING_ON for run in runs)
     return Report(page, inventory.states(runs), going_on)
+
+
+def _forget_earlier(out: Path, sections: Sequence[Section]) -> None:
+    """Remove the tables and figures that the last report left here and this one has not."""
+    written = [
+        f"tables/{sheet.name}{end}" for one in sections for sheet in one.sheets for end in TABLE
+    ]
+    written += [
+        f"figures/{picture.name}{end}"
+        for one in sections
+        for picture in one.pictures
+        for end in FIGURE
+    ]
+    listed = out / "files.json"
+    try:
+        earlier = json.loads(listed.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # the first report here
+        earlier = []
+    atomic_write(listed, json.dumps(sorted(written), indent=1) + "\n")
+    for name in set(earlier) - set(written):
+        with disk_errors(out / name):
+            (out / name).unlink(missing_ok=True)
 
 
 def _html(

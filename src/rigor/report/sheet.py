@@ -12,6 +12,9 @@ from rigor.tracking.disk import atomic_write
 if TYPE_CHECKING:
     import pandas as pd
 
+TABLE = (".csv", ".tex")
+"""The files of a sheet."""
+
 _LONG = 40  # rows; more do not fit on a page of LaTeX
 
 
@@ -63,7 +66,7 @@ class Sheet:
         """Write NAME.csv and NAME.tex (booktabs) into a directory, and return their paths."""
         import pandas as pd
 
-        csv, tex = directory / f"{self.name}.csv", directory / f"{self.name}.tex"
+        csv, tex = (directory / f"{self.name}{end}" for end in TABLE)
         atomic_write(csv, self.frame().to_csv(index=False))
         shown = pd.DataFrame(self.cells, columns=self.headings)
         align = "".join("r" if number else "l" for number in self.is_number)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", ":", "-.")
 DPI = 160
+FIGURE = (".png", ".svg")  # the files of a figure
 
 _TITLE_LETTERS = 9  # per inch
 _LEGEND_LETTERS = 13  # per inch
@@ -95,7 +96,8 @@ def save(figure: "Figure", directory: Path | str, name: str) -> tuple[Path, Path
     directory = Path(directory)
     with disk_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    png, svg = save_png(figure, directory / f"{name}.png"), directory / f"{name}.svg"
+    png, svg = (directory / f"{name}{end}" for end in FIGURE)
+    save_png(figure, png)
     with rc_context({"svg.hashsalt": "rigor"}), disk_errors(svg):
         figure.savefig(svg, dpi=DPI, facecolor="white", metadata={"Date": None})
     return png, svg
