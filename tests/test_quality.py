@@ -1,5 +1,6 @@
 """That agents learn, and stay good at it: two rows of the paper's tables against their optimum."""
 
+import csv
 import json
 
 import pytest
@@ -22,3 +23,9 @@ def test_wealth_management_is_learned_to_97_percent_of_the_optimum(tmp_path, exp
     (path,) = tmp_path.glob("runs/gbwm-*/result.json")
     result = json.loads(path.read_text())
     assert result["objective_exact"] > 0.97 * result["objective_optimal"]
+    # the experiment ends with its table: ours, exact and the paper's side by side
+    (table,) = tmp_path.glob("runs/sweeps/*/report/tables/wealth.csv")
+    (line,) = csv.DictReader(table.open())
+    assert float(line["objective"]) == result["objective_exact"]
+    assert float(line["optimal"]) == result["objective_optimal"]
+    assert line["paper_objective"]

@@ -22,6 +22,7 @@ from omegaconf import DictConfig
 from rigor.errors import UserError
 from rigor.launch import sweep
 from rigor.launch.compose import Composer
+from rigor.launch.job import Job
 
 
 class RigorSweeper(Sweeper):
@@ -31,12 +32,18 @@ class RigorSweeper(Sweeper):
       params: swept values that an experiment file brings; the command line's replace them.
       rows: more of them, for an experiment that is no product: the sweep is the product of `params`
         with each row, one row after the other.
+      report: whether `rigor-report` writes its page when the sweep ends, for an experiment whose
+        result is a table.
     """
 
     def __init__(
-        self, params: dict[str, Any] | None = None, rows: list[dict[str, Any]] | None = None
+        self,
+        params: dict[str, Any] | None = None,
+        rows: list[dict[str, Any]] | None = None,
+        report: bool = False,
     ) -> None:
         self.params, self.rows = dict(params or {}), [dict(row) for row in rows or [{}]]
+        self.report = report
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -62,6 +69,14 @@ class RigorSweeper(Sweeper):
             kept = sorted(first.values())
             jobs, overrides = [jobs[i] for i in kept], [overrides[i] for i in kept]
         sweep.refuse_twins(jobs, overrides)
+        try:
+            self._launch(jobs, overrides)
+        finally:  # some may have failed, or the user has stopped the rest
+            cluster = getattr(self.launcher, "cluster", None)
+            if self.report and not (cluster and cluster.dry_run):
+                sweep.report(jobs)
+
+    def _launch(self, jobs: list[Job], overrides: list[list[str]]) -> None:
         if hasattr(self.launcher, "launch_sweep"):  # one of ours: it needs no overrides
             self.launcher.launch_sweep(jobs, overrides)
             return
@@ -110,6 +125,7 @@ class SweeperConf:
     _target_: str = "hydra_plugins.rigor.sweeper.RigorSweeper"
     params: dict[str, Any] | None = field(default_factory=dict)
     rows: list[Any] | None = field(default_factory=list)
+    report: bool = False
 
 
 ConfigStore.instance().store(group="hydra/sweeper", name="rigor", node=SweeperConf)

@@ -200,6 +200,21 @@ def summarise(paths: list[Path], directory: Path) -> None:
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
 
+def report(jobs: list[Job]) -> None:
+    """Write the sweep's report into its directory and say where, once a run is done."""
+    from rigor.report.page import write_report
+
+    if not any(RunDirectory(one.path).is_done(one.steps) for one in jobs):
+        return
+    directory = sweep_directory(jobs)
+    try:
+        page = write_report([directory], directory / "report").page
+    except UserError as error:
+        print(f"no report: {error}")  # the runs are done all the same
+        return
+    print(f"report: {page}")
+
+
 def _draw(paths: list[Path], directory: Path) -> tuple[list[Path], list[str]]:
     """Draw the outcomes of exact agents and the learning curves of the others.
 
