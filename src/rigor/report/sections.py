@@ -17,6 +17,7 @@ from rigor.report.consistency import (
 from rigor.report.improvement import Improvement, comparisons, improvement_sheet
 from rigor.report.inline import inline_svg
 from rigor.report.runs import Run
+from rigor.report.shares import drawn_rows, shares_figure
 from rigor.report.sheet import Sheet, counted, several
 from rigor.report.solved import solved_sheets
 from rigor.report.style import save
@@ -226,6 +227,14 @@ def _optimum(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Sec
         sheets=_full(sheets),
         empty="No finished run has a model to be measured against.",
     )
+    wealth = drawn_rows(next(one for one in sheets if one.name == "wealth").rows)
+    if wealth:
+        caption = (
+            "Wealth management: the exact value of each learned policy as a percentage of the "
+            "optimum of the same problem, the paper's beside it where its numbers are of that "
+            "problem. Right: the same, close to the optimum."
+        )
+        section.pictures.append(_picture(gallery, "wealth", shares_figure(wealth), caption))
     split = next(one for one in sheets if one.name == "put_consistency")
     section.text = split_lines(split)
     puts = sorted({name for one in agents for name, runs in one.runs.items() if is_put(runs[0])})
@@ -247,7 +256,7 @@ def _optimum(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Sec
             "is worth, where the report has one; dotted, the optimum. Agents maximise the "
             "objective, not the undiscounted score."
         )
-        section.pictures = [Picture("put_consistency", caption, small)]
+        section.pictures.append(Picture("put_consistency", caption, small))
         section.key = [
             one.label for one in agents if set(drawn) & set(panels.environments_with_curves([one]))
         ]
