@@ -30,7 +30,7 @@ def line_of(*overrides: str, name: str = "train") -> str:
         ("env=breakout", ["env=breakout: no such option; did you mean atari/breakout?"]),
         ("risk=cvarr", ["risk=cvarr: no such option; did you mean cvar?"]),
         ("hydra/launcher=foo", ["hydra/launcher=foo: no such option; choose one of basic"]),
-        ("trian.steps=3", ["trian.steps: no such key; did you mean train.steps"]),
+        ("trian.steps=3", ["trian.steps: no such key; did you mean train.steps or env.steps?"]),
         ("seed=abc", ["seed=abc: Value 'abc' of type 'str' could not be converted to Integer"]),
         ("seed=0,1", ["seed=0,1: several values; add -m to sweep over them; where a key takes"]),
         ("foo", ["foo: not of the form key=value (missing EQUAL"]),
@@ -104,7 +104,10 @@ def test_the_help_lists_every_group_and_shows_the_values_of_a_choice():
 def test_the_help_knows_the_users_own_configs(tmp_path):
     (tmp_path / "discount").mkdir()
     (tmp_path / "discount" / "mine.yaml").write_text("half_life: 7\n")
-    assert "\n    half_life: 7\n" in hints.help_text(["discount=mine"], str(tmp_path))
+    text = hints.help_text(["discount=mine"], str(tmp_path))
+    assert "\n    half_life: 7\n" in text
+    (discounts,) = [one for one in text.splitlines() if one.startswith("  discount: ")]
+    assert discounts.endswith(", tail_integral, mine")
 
 
 @pytest.mark.parametrize(

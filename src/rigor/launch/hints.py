@@ -117,12 +117,17 @@ def help_text(overrides: list[str], config_dir: str | None = None) -> str:
     with initialize_config_module("rigor.conf", version_base="1.3"):
         values = OmegaConf.to_yaml(compose("train", own))
     shown = [f"  {line}" for line in values.splitlines() if "_target_" not in line]
-    return HELP.format(choices=_choices(), values="\n".join(shown) + "\n")
+    choices = _choices(Path(config_dir) if config_dir else None)
+    return HELP.format(choices=choices, values="\n".join(shown) + "\n")
 
 
-def _choices() -> str:
-    """Return the options of every config group, a line each."""
+def _choices(config_dir: Path | None) -> str:
+    """Return the options of every config group, a line each, with those of the user's directory."""
     options = _options()
+    for folder in sorted(config_dir.iterdir()) if config_dir else ():
+        if folder.is_dir():
+            own = options.setdefault(folder.name, [])
+            own += [name for name in _names(folder) if name not in own]
     games = [name for name in options["env"] if name.startswith("atari/")]
     options["env"] = [name for name in options["env"] if name not in games]
     options["env"].append(f"atari/<game> ({len(games)} games)")
@@ -189,7 +194,8 @@ def no_such_key(key: str) -> str:
         return f"{key}: not there yet; add it with +{key}=VALUE"
     own = [one for one in _keys() if one.startswith(f"{group}.")]
     nearest = difflib.get_close_matches(key, own, n=1) or difflib.get_close_matches(key, _keys())
-    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "see rigor-train --help"
+    meant = " or ".join(dict.fromkeys(nearest))  # two schemas may have a key of that name
+    hint = f"did you mean {meant}?" if meant else "see rigor-train --help"
     return f"{key}: no such key; {hint}"
 
 
