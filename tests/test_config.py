@@ -501,6 +501,9 @@ def test_what_an_exact_agent_cannot_solve_is_refused(given, said):
         (["env=gbwm", "horizons=multi"], "agent.learns=utility with horizons=multi"),
         (["env=gbwm", "agent.quantiles=50"], "agent.quantiles=50 .*use agent.quantiles=1"),
         (["env=gbwm", "agent.learns=values"], "agent.learns=values: choose one of returns, util"),
+        (["env=gbwm", "variant=time_aware"], "agent.learns=utility with a frozen clock"),
+        (["env=gbwm", "risk=cvar", "outer.relabel=0"], "outer.relabel=0 with agent.learns=util"),
+        (["env=gbwm", "risk=entropic"], "risk.beta=-1.0: exp.beta x. spans too much .* works"),
     ],
 )
 def test_a_utility_that_cannot_be_learned_is_refused(given, said):
@@ -511,7 +514,8 @@ def test_a_utility_that_cannot_be_learned_is_refused(given, said):
 
 def test_the_utility_of_every_risk_can_be_learned_where_returns_are_bounded():
     for env, risk in itertools.product(("gbwm", "american_put"), RISKS):
-        one = composed(f"env={env}", "agent=utility", f"risk={risk}", "discount=hyperbolic")
+        beta = ["risk.beta=-0.005"] if risk == "entropic" else []
+        one = composed(f"env={env}", "agent=utility", f"risk={risk}", "discount=hyperbolic", *beta)
         assert job(one, choices(one)).config.agent.learns == "utility"
 
 
@@ -549,6 +553,13 @@ def test_risk_with_many_horizons_and_few_games_in_the_tail_warns(cartpole, pong,
     assert "evaluate.final_episodes=30 with risk.tau=0.1" in tail
     assert "evaluate.final_episodes=100 would do" in tail
     assert warned(cartpole, risk=cvar, evaluate__final_episodes=100) == []
+
+
+def test_one_quantile_that_is_no_mean_warns(cartpole):
+    (line,) = warned(cartpole, agent__quantiles=1)
+    assert "agent.quantiles=1 with train.huber=1" in line
+    assert "train.huber=inf" in line
+    assert warned(cartpole, agent__quantiles=1, train__huber=float("inf")) == []
 
 
 def test_a_stock_cut_at_a_lost_life_warns(cartpole, pong, nodes):

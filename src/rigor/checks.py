@@ -7,6 +7,7 @@ import numpy as np
 from rigor.config import Config
 from rigor.contracts import check_discount, check_risk
 from rigor.errors import UserError
+from rigor.exact.model import TRANSFORM_EXPONENT
 from rigor.exact.solve import refuse_overflow
 from rigor.maths import discount, horizons, utility
 from rigor.schemas import BackwardInduction, InfiniteHorizon
@@ -78,7 +79,7 @@ def _check_replay(config: Config) -> None:
 def _check_share(config: Config) -> None:
     """Refuse what an agent that learns the utility cannot learn, or needs no more than one of."""
     env, agent = config.env, config.agent
-    if not hasattr(env, "returns") or env.n_decisions is None:
+    if not hasattr(env, "returns") or getattr(env, "n_decisions", None) is None:
         raise UserError(
             f"agent.learns=utility with env={name_of(env)}: needs an environment that declares "
             "between which returns its own lie; use env=gbwm or american_put, or "
@@ -94,6 +95,24 @@ def _check_share(config: Config) -> None:
             f"agent.quantiles={agent.quantiles} with agent.learns=utility: one number is learned; "
             "use agent.quantiles=1"
         )
+    if not config.variant.clock_runs:
+        raise UserError(
+            "agent.learns=utility with a frozen clock: what is still possible follows the clock; "
+            "use variant=time_consistent, or agent.learns=returns"
+        )
+    if config.risk.needs_stock and config.outer.relabel == 0:
+        raise UserError(
+            "outer.relabel=0 with agent.learns=utility: from the first initial stock, 0, nothing "
+            "may be open, and nothing would be learned; use outer.relabel=0.5"
+        )
+    _refuse_span(config)
+
+
+def _refuse_span(config: Config) -> None:
+    """Refuse an entropic risk that its solver, or the network, could not resolve."""
+    factors = config.discount.factor(np.arange(config.env.n_decisions))
+    lowest, highest = config.env.returns(factors)
+    refuse_overflow(config.risk, lowest, highest, TRANSFORM_EXPONENT)
 
 
 def _check_exact(config: Config) -> None:
@@ -106,8 +125,7 @@ def _check_exact(config: Config) -> None:
         )
     infinite = env.n_decisions is None
     if hasattr(env, "returns") and not infinite:
-        factors = config.discount.factor(np.arange(env.n_decisions))
-        refuse_overflow(config.risk, *env.returns(factors))
+        _refuse_span(config)
     if isinstance(agent, BackwardInduction) and infinite:
         raise UserError(
             "env.horizon=inf with agent=backward_induction: it starts from the last decision; use "
@@ -154,6 +172,12 @@ def warnings(config: Config) -> list[str]:
         lines.append(
             f"risk={name_of(risk)} with {m} horizons: the horizons are added quantile by quantile, "
             "a comonotone coupling that is exact for risk=mean or agent=singlehorizon only"
+        )
+    of_one = config.learns and config.agent.learns == "returns" and config.agent.quantiles == 1
+    if of_one and config.train.huber < math.inf:
+        lines.append(
+            f"agent.quantiles=1 with train.huber={config.train.huber}: one quantile is the median, "
+            "or nearly so; the mean needs train.huber=inf"
         )
     life_loss = getattr(config.env, "life_loss", "ignore")
     if risk.needs_stock and life_loss != "ignore":

@@ -143,7 +143,7 @@ def test_an_overflowing_utility_is_refused(tmp_path):
     done = rigor_train(
         "env=gbwm", "agent=backward_induction", "risk=entropic", "risk.beta=-2", cwd=tmp_path
     )
-    refused(done, "risk.beta=-2", "overflows")
+    refused(done, "risk.beta=-2", "spans too much")
 
 
 def test_a_stopped_solver_says_that_it_keeps_nothing(tmp_path):
@@ -172,5 +172,5 @@ def test_a_sweep_over_risks_is_refused_as_a_whole(tmp_path):
     done = rigor_train(
         "env=gbwm", "agent=backward_induction", "-m", "risk=mean,entropic", "out=out", cwd=tmp_path
     )
-    refused(done, "risk.beta=-1.0", "overflows")
+    refused(done, "risk.beta=-1.0", "spans too much")
     assert not (tmp_path / "out").exists()

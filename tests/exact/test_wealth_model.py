@@ -9,7 +9,10 @@ from omegaconf import OmegaConf
 from scipy.special import ndtr
 
 from rigor.envs.wealth import Wealth
+from rigor.errors import UserError
+from rigor.exact.solve import Problem
 from rigor.exact.wealth import WealthModel
+from rigor.maths.utility import Entropic
 
 CONF = Path(__file__).parents[2] / "conf" / "env" / "gbwm.yaml"
 
@@ -218,3 +221,11 @@ def test_the_range_does_not_matter(monkeypatch):
     wide = WealthModel(spec())
     assert wide.n_points > 1.2 * build().n_points
     assert solve(wide, np.ones(11))[0] == pytest.approx(solve(build(), np.ones(11))[0], abs=1e-5)
+
+
+def test_a_transform_does_not_resolve_what_float64_could():
+    """Beside values of 1 it rounds to 1e-16: e^−100 would be noise, and its logarithm nan."""
+    model = build()
+    with pytest.raises(UserError, match=r"risk\.beta=-0\.05: exp\(beta x\) spans too much"):
+        Problem(model, np.ones(model.n_decisions), Entropic(-0.05), 3)
+    Problem(model, np.ones(model.n_decisions), Entropic(-0.01), 3)

@@ -65,6 +65,7 @@ def test_the_recursion_ends_at_the_utility_of_the_total(utility: Utility, seed: 
 @pytest.mark.parametrize("utility", [Mean(), Entropic(-0.7)], ids=str)
 def test_without_a_stock_the_share_does_not_depend_on_it(utility: Utility) -> None:
     ahead, later = (array(0, 0), array(4, 4)), (array(0, 0), array(2, 2))
-    found = backup(utility, array(0, 5), ahead, array(1, 6), later)
+    found = backup(utility, array(0, 5000), ahead, array(1, 5001), later)
+    assert found.is_open.all()  # however little e^{−3500} weighs
     assert found.start[0] == pytest.approx(found.start[1])
     assert found.slope[0] == pytest.approx(found.slope[1])

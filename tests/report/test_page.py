@@ -81,7 +81,7 @@ def test_every_table_and_figure_is_a_file_too(report):
     for link in links:
         assert (out / link).stat().st_size > 0
     written = {path.relative_to(out).as_posix() for path in out.rglob("*.*")}
-    assert written == {*links, "report.html", "files.json"}
+    assert written == {*links, "report.html", ".rigor-report"}
     with Image.open(out / "figures/learning_curves.png") as image:
         assert image.width > 700
 

@@ -209,3 +209,8 @@ def test_the_exact_objective_stands_before_a_sampled_one(tmp_path):
     (found,) = collect_rows([run.path])
     assert found["objective"] == (7.35, None, None)
     assert "7.35 exact" in table_text([found])
+    with run_at(tmp_path / "lost", "done", step=5, steps_total=5) as run:
+        run.write_result({"objective": 571.0, "objective_exact": float("nan")})  # written as null
+    (found,) = collect_rows([run.path])
+    assert found["objective"] == (571.0, None, None)
+    assert "571 exact" not in table_text([found])

@@ -33,7 +33,7 @@ class RigorSweeper(Sweeper):
       rows: more of them, for an experiment that is no product: the sweep is the product of `params`
         with each row, one row after the other.
       report: whether `rigor-report` writes its page when the sweep ends, for an experiment whose
-        result is a table.
+        result is a table; not where a cluster goes on without this process.
     """
 
     def __init__(
@@ -71,10 +71,16 @@ class RigorSweeper(Sweeper):
         sweep.refuse_twins(jobs, overrides)
         try:
             self._launch(jobs, overrides)
-        finally:  # some may have failed, or the user has stopped the rest
-            cluster = getattr(self.launcher, "cluster", None)
-            if self.report and not (cluster and cluster.dry_run):
-                sweep.report(jobs)
+        except sweep.SweepFailed:  # the others are done
+            self._report(jobs)
+            raise
+        self._report(jobs)
+
+    def _report(self, jobs: list[Job]) -> None:
+        cluster = getattr(self.launcher, "cluster", None)
+        ended = cluster is None or (cluster.wait and not cluster.dry_run)
+        if self.report and ended:
+            sweep.report(jobs)
 
     def _launch(self, jobs: list[Job], overrides: list[list[str]]) -> None:
         if hasattr(self.launcher, "launch_sweep"):  # one of ours: it needs no overrides

@@ -66,8 +66,8 @@ class Dynamics(Protocol):
 def even(n: int, k: int, rng: np.random.Generator) -> np.ndarray:
     """Return k uniform numbers for each of n, one from each k-th of (0, 1), [n · k].
 
-    Each has a mirror image, u and 1 − u, so that what is linear in a symmetric noise averages to
-    its expectation exactly.
+    Each has a mirror image, u and 1 − u (but the middle one of an odd k), so that what is linear in
+    a symmetric noise averages to its expectation exactly.
     """
     within = rng.random((n, (k + 1) // 2))
     mirrored = 1.0 - within[:, : k // 2][:, ::-1]

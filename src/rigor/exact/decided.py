@@ -25,6 +25,8 @@ class Decided:
     def __post_init__(self) -> None:
         self.n_points, self.n_actions = self.model.n_points, self.model.n_actions
         self.initial = self.model.initial
+        if hasattr(self.model, "largest_exponent"):
+            self.largest_exponent = self.model.largest_exponent
 
     def rewards(self, t: int) -> np.ndarray:
         """Return the distinct rewards, [R]."""

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+TRANSFORM_EXPONENT = 25.0
+"""A `largest_exponent`: e^−25 is known to 1e-5 of itself beside values of 1."""
+
 
 class Model(Protocol):
     """A decision problem on n points, A actions and T decisions.
@@ -17,6 +20,8 @@ class Model(Protocol):
     Attributes:
       n_points: n. n_actions: A. n_decisions: T; decisions are taken at t = 0 ... T − 1.
       initial: the law of the first point, float64 [n].
+      largest_exponent: may be left out; what |β| times the range of returns may be at most where
+        `expect` rounds in proportion to the largest value (a Fourier transform), not to each.
     """
 
     n_points: int

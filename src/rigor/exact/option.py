@@ -13,7 +13,7 @@ from scipy.fft import next_fast_len
 from scipy.special import ndtr
 
 from rigor.envs.option import EXERCISE, HOLD, Put
-from rigor.exact.model import Laws
+from rigor.exact.model import TRANSFORM_EXPONENT, Laws
 
 SURE = 8.0  # standard deviations of the price over the whole life that the grid reaches
 TAILS = 8.5  # standard deviations kept of a step: 1e-17 is left, below float64's rounding
@@ -29,6 +29,8 @@ class PutModel:
       points: the prices at the cells' centres, currency, float64 [n], ascending.
       width: of a cell, currency.
     """
+
+    largest_exponent = TRANSFORM_EXPONENT
 
     n_actions = 2
 

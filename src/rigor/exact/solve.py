@@ -66,7 +66,8 @@ class Problem:
         self.model, self.factors, self.utility, self.tell = model, factors, utility, tell
         self.needs_stock = not isinstance(utility, Mean | Entropic)
         self.lowest, self.highest = return_range(model, factors)
-        refuse_overflow(utility, self.lowest, self.highest)
+        largest = getattr(model, "largest_exponent", LARGEST_EXPONENT)
+        refuse_overflow(utility, self.lowest, self.highest, largest)
         self.levels: Levels | None = None
         if self.needs_stock:
             self.levels = reachable(model, factors[:, None], max_stocks)
@@ -188,12 +189,19 @@ def return_range(model: Model, factors: np.ndarray) -> tuple[float, float]:
     return float(min(lows)), float(max(highs))
 
 
-def refuse_overflow(utility: Utility, lowest: float, highest: float) -> None:
-    """Raise UserError where exp(βx) of the entropic utility leaves float64 over the returns."""
+def refuse_overflow(
+    utility: Utility, lowest: float, highest: float, largest: float = LARGEST_EXPONENT
+) -> None:
+    """Raise UserError where exp(βx) of the entropic utility spans too much over the returns.
+
+    Args:
+      utility: the risk. lowest, highest: range of the discounted return.
+      largest: exponent that can be computed with.
+    """
     beta = utility.beta if isinstance(utility, Entropic) else None  # not a user's own beta
     reach = max(abs(lowest), abs(highest), highest - lowest)
-    if beta is not None and abs(beta) * reach > LARGEST_EXPONENT:
+    if beta is not None and abs(beta) * reach > largest:
         raise UserError(
-            f"risk.beta={beta}: exp(beta x) overflows for discounted returns from {lowest:.4g} to "
-            f"{highest:.4g}; risk.beta={-0.99 * LARGEST_EXPONENT / reach:.3g} works"
+            f"risk.beta={beta}: exp(beta x) spans too much for discounted returns from "
+            f"{lowest:.4g} to {highest:.4g}; risk.beta={-0.99 * largest / reach:.3g} works"
         )

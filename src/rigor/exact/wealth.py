@@ -14,7 +14,7 @@ from scipy.fft import next_fast_len
 from scipy.special import ndtr
 
 from rigor.envs.wealth import Wealth
-from rigor.exact.model import Laws
+from rigor.exact.model import TRANSFORM_EXPONENT, Laws
 
 SURE = 6.0  # standard deviations that no policy is asked to tell from never: 1e-9
 TAILS = 8.5  # standard deviations kept of a kernel: 1e-17 is left, below float64's rounding
@@ -29,6 +29,8 @@ class WealthModel:
       goals: cost and utility of the goal on offer, by its time.
       width: of a cell in log wealth.
     """
+
+    largest_exponent = TRANSFORM_EXPONENT
 
     def __init__(self, spec: Wealth, step: float = 0.001) -> None:
         """Lay the grid and transform the portfolios' kernels.

@@ -209,8 +209,8 @@ def report(jobs: list[Job]) -> None:
     directory = sweep_directory(jobs)
     try:
         page = write_report([directory], directory / "report").page
-    except UserError as error:
-        print(f"no report: {error}")  # the runs are done all the same
+    except Exception as error:  # whatever it is, the runs are done, and what became of them counts
+        print(f"no report: {error or type(error).__name__}")
         return
     print(f"report: {page}")
 

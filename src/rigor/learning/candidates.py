@@ -77,7 +77,7 @@ class Candidates:
     def _between(self, reward_bound: float) -> tuple[float, float]:
         spec, ahead, low, high = self._spec, self._ahead, 0.0, 0.0
         if ahead is not None:
-            low, high = -float(ahead.high[0]), -float(ahead.low[0])
+            low, high = -float(ahead.high[0]), 0.0 - float(ahead.low[0])
         if low >= high:
             low, high = stock.default_range(self._mass, reward_bound)
         return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)

@@ -20,6 +20,8 @@ from rigor.maths.utility import Mean
 # nanosecond a pair, and compiling takes half a minute on a machine that has not done it before.
 COMPILE_FROM = 1e11
 
+LEAST_MASS = 1e-300  # divides the gains, all 0, of a time that does not count
+
 
 class Returns:
     """Quantiles of the discounted return, of every horizon (Algorithms 2 and 3).
@@ -128,7 +130,7 @@ class Share:
     The network's only number x of an action is the logit of its share, σ = 1/(1 + e^{−x})
     (`rigor.maths.share`): it cannot promise what cannot be, is exact where all is settled, and
     small chances are learned in proportion. The loss is the cross-entropy, whose minimum is the
-    mean of the targets.
+    mean of the targets. Neither `train.huber`, `train.reduction` nor `train.reward_scale` enters.
 
     Args:
       config: of the run. ahead: what is still possible. device: of the network.
@@ -180,7 +182,8 @@ class Share:
         least, most = share.bounds(self.utility, stock, *self._ahead[:, t])  # [B]
         shares = quantiles[:, :, 0].double().sigmoid()  # [B, A, 1]
         expected = least[:, None, None] + (most - least)[:, None, None] * shares
-        return (expected - self.utility.f(stock)[:, None, None]) / mass[:, None, None]
+        gained = expected - self.utility.f(stock)[:, None, None]
+        return gained / mass[:, None, None].clamp(min=LEAST_MASS)
 
     def values(
         self, quantiles: Tensor, weights: Tensor, t: Tensor, stock: Tensor, mass: Tensor

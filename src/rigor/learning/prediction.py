@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from rigor.learning.agent import Agent
+from rigor.learning.learned import LEAST_MASS
 from rigor.learning.networks import as_input
 
 
@@ -80,4 +81,4 @@ def _gained(agent: Agent, reward: np.ndarray, terminated: np.ndarray) -> np.ndar
     ends = np.flatnonzero(terminated | (t == t[-1]))
     end = ends[np.searchsorted(ends, t)]  # the last step before the bootstrap is cut
     f = agent.utility.f
-    return (f(totals[end + 1]) - f(totals[t])) / agent.mass[t]
+    return (f(totals[end + 1]) - f(totals[t])) / np.maximum(agent.mass[t], LEAST_MASS)

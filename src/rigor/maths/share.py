@@ -54,6 +54,8 @@ def backup(
     Returns:
       start and slope; 0 and not open where nothing was left to decide at t.
     """
+    if not utility.needs_stock:  # any will do, and a large one has little room
+        stock, stock_next = np.zeros_like(stock), stock_next - stock
     least, most = bounds(utility, stock, *ahead)
     least_next, most_next = bounds(utility, stock_next, *ahead_next)
     room = most - least

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -155,7 +156,7 @@ def _write(one: Subject, asked: Asked, place: Path, tell: Callable[[int, int], N
     estimates = evaluate.summarise(one.config, games, asked.seed)
     estimates["length"] = evaluate.interval(games.length, lambda x: float(np.mean(x)), asked.seed)
     notes = _notes(one, asked, episodes)
-    only_means = isinstance(one.player, Agent) and one.config.agent.quantiles == 1
+    only_means = _predicts_a_mean(one)
     figures = _pictures(one, episodes, title)
     if not only_means:
         whole = calibration_picture(found, unit, f"Calibration of {title}")
@@ -182,6 +183,13 @@ def _write(one: Subject, asked: Asked, place: Path, tell: Callable[[int, int], N
     return Evaluated(
         place, title, protocol, estimates, found, _predicts(one), only_means, notes, paths
     )
+
+
+def _predicts_a_mean(one: Subject) -> bool:
+    """Tell whether one number an action is learned, and is a mean."""
+    if not isinstance(one.player, Agent) or one.config.agent.quantiles > 1:
+        return False
+    return one.config.agent.learns == "utility" or one.config.train.huber == math.inf
 
 
 def _predicts(one: Subject) -> str:
@@ -256,7 +264,7 @@ def _notes(one: Subject, asked: Asked, episodes: Sequence[Episode]) -> list[str]
             "are random"
         )
     if isinstance(one.player, Agent):
-        if one.config.agent.quantiles == 1:
+        if _predicts_a_mean(one):
             notes.append("one number an action is learned, so a mean is predicted and no law")
         if one.config.bundle.n_horizons > 1:
             notes.append(

@@ -1,6 +1,6 @@
 """The report: one HTML page with everything in it, and every table and figure as files beside."""
 
-import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from rigor.report.style import COLOURS, FIGURE
 from rigor.tracking.disk import atomic_write, disk_errors
 
 _FEW = 15  # rows; a longer table is folded
+_OWN = re.compile(r"(tables|figures)/[\w-]+\.\w+")  # what a report calls its files
 
 
 @dataclass
@@ -69,24 +70,17 @@ def write_report(
 
 def _forget_earlier(out: Path, sections: Sequence[Section]) -> None:
     """Remove the tables and figures that the last report left here and this one has not."""
-    written = [
-        f"tables/{sheet.name}{end}" for one in sections for sheet in one.sheets for end in TABLE
-    ]
-    written += [
-        f"figures/{picture.name}{end}"
-        for one in sections
-        for picture in one.pictures
-        for end in FIGURE
-    ]
-    listed = out / "files.json"
-    try:
-        earlier = json.loads(listed.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # the first report here
-        earlier = []
-    atomic_write(listed, json.dumps(sorted(written), indent=1) + "\n")
-    for name in set(earlier) - set(written):
-        with disk_errors(out / name):
-            (out / name).unlink(missing_ok=True)
+    sheets = [sheet for one in sections for sheet in one.sheets]
+    pictures = [picture for one in sections for picture in one.pictures]
+    written = {f"tables/{sheet.name}{end}" for sheet in sheets for end in TABLE}
+    written |= {f"figures/{picture.name}{end}" for picture in pictures for end in FIGURE}
+    listed = out / ".rigor-report"
+    earlier = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    for name in earlier:
+        if _OWN.fullmatch(name) and name not in written:
+            with disk_errors(out / name):
+                (out / name).unlink(missing_ok=True)
+    atomic_write(listed, "".join(f"{name}\n" for name in sorted(written)))
 
 
 def _html(

@@ -41,9 +41,9 @@ def shares_figure(rows: Sequence[Row]) -> "Figure":
         axes.set_xlabel("of the optimum (%)")
         axes.set_ylim(-0.7, len(rows) - 0.3)
         dress(axes)
-    whole.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize="small")
+    whole.set_yticks(range(len(rows)), _labels(rows), fontsize="small")
     whole.set_xlim(0, 101)
-    near.set_xlim(min([NEAR, *(row["percent"] - 0.5 for row in rows)]), 100.2)
+    near.set_xlim(NEAR, 100.2)
     near.tick_params(left=False)
 
     def handle(label: str, **style: Any) -> Line2D:
@@ -76,8 +76,17 @@ def _draw(axes: "Axes", y: int, row: Row) -> None:
         )
 
 
-def _label(row: Row) -> str:
-    """Return such as `T=30 u=2000 covariance, cvar tau=0.1, hyperbolic k=0.05`."""
-    scaling = f" {row['scaling']}" if row["periods"] != 10 else ""
-    problem = f"T={row['periods']} u={row['late_utility']:g}{scaling}"
-    return f"{problem}, {row['risk']}, {row['discount']}"
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """Return such as `T=30 u=2000 covariance, cvar tau=0.1, hyperbolic k=0.05`.
+
+    Where several rows are of one problem, what else tells them apart stands behind.
+    """
+    labels = []
+    for row in rows:
+        scaling = f" {row['scaling']}" if row["periods"] != 10 else ""
+        problem = f"T={row['periods']} u={row['late_utility']:g}{scaling}"
+        labels.append(f"{problem}, {row['risk']}, {row['discount']}")
+    return [
+        f"{label}, {row['environment']} {row['agent']}" if labels.count(label) > 1 else label
+        for label, row in zip(labels, rows, strict=True)
+    ]

@@ -147,7 +147,7 @@ def _row(run: RunDirectory) -> dict[str, Any]:
         "objective": _triple(result, "objective_exact", "no interval")
         or _triple(result, "objective", "objective")
         or _triple(metrics, "eval_objective", "eval_objective"),
-        "exact": "objective_exact" in result,
+        "exact": result.get("objective_exact") is not None,
         "status": state,
         "error": status.get("error"),
         "where": _relative(run.path.absolute().parent),
