@@ -17,7 +17,15 @@ from rigor.learning.schedule import every
 from rigor.tracking.disk import disk_errors
 from rigor.tracking.rundir import RunDirectory
 
-STREAMS = ("network", "environment", "exploration", "replay", "evaluation", "final_evaluation")
+STREAMS = (
+    "network",
+    "environment",
+    "exploration",
+    "replay",
+    "evaluation",
+    "final_evaluation",
+    "outer",
+)
 """What draws random numbers in a run; each has its own stream, spawned from `seed`."""
 
 
@@ -194,6 +202,21 @@ class Training:
         if on_edge and not self.told_edge:
             note(_edge(self.agent))
             self.told_edge = True
+        if self.config.outer.games:
+            self._correct_initial_stock(state.updates)
+
+    def _correct_initial_stock(self, updates: int) -> None:
+        """Set c₀ to the best one for the returns that the greedy policy has in games from it."""
+        games, agent = self.config.outer.games, self.agent
+        env = self.config.env.make(min(games, self.env.n_envs), evaluation=True)
+        key = (STREAMS.index("outer"), updates)
+        seed = np.random.SeedSequence(self.config.seed, spawn_key=key)
+        try:
+            played = evaluate.play(agent, env, games, 0.0, self.factors, seed)
+        finally:
+            env.close()
+        low, high = agent.candidates.range()
+        agent.initial_stock = min(max(agent.utility.oce(played.learned)[1], low), high)
 
     def branch(self, batch: Batch) -> None:
         """Put several next states of each transition in the place of the one that happened."""

@@ -26,6 +26,9 @@ class Outer:
       high: the largest initial stock, likewise.
       batch: initial states kept and averaged over, >= 1.
       relabel: share of the replayed transitions that get another initial stock, in [0, 1].
+      games: played by the greedy policy after each search, >= 0; c₀ becomes the best one for the
+        returns that they gave. As OCE(Z) = sup_c {−c + E f(c + Z)}, that is no worse for any policy,
+        while a prediction too high at a wrong c₀ is found out. 0 trusts the predictions.
     """
 
     points: int = MISSING
@@ -34,9 +37,10 @@ class Outer:
     high: float | None = MISSING
     batch: int = MISSING
     relabel: float = MISSING
+    games: int = MISSING
 
     def __post_init__(self) -> None:
-        for name, least in (("points", 2), ("every", 1), ("batch", 1)):
+        for name, least in (("points", 2), ("every", 1), ("batch", 1), ("games", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"outer.{name}={getattr(self, name)}: must be at least {least}")
         if not 0.0 <= self.relabel <= 1.0:
