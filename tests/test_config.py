@@ -311,6 +311,7 @@ def test_life_loss_and_protocol_values_stay_open_to_a_value():
 
 
 OUT_OF_RANGE = [
+    ("agent.learns", "values"),
     ("agent.bootstrap", "both"),
     ("agent.double", "none"),
     ("agent.quantiles", 0),
@@ -325,6 +326,7 @@ OUT_OF_RANGE = [
     ("network.hidden", [64, 0]),
     ("outer.points", 1),
     ("outer.every", 0),
+    ("outer.games", -1),
     ("outer.batch", 0),
     ("outer.relabel", 2.0),
     ("tracker.name", "tensorboard"),

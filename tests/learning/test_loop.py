@@ -309,3 +309,21 @@ def test_a_shortened_run_ends_where_it_is(scripted):
     again = session(scripted("train.schedule_steps=120", "train.steps=60"))
     assert again.state.steps == end.state.steps
     assert again.state.updates == end.state.updates
+
+
+@pytest.mark.parametrize("games", [0, 4])
+def test_games_of_the_greedy_policy_correct_the_initial_stock(scripted, games):
+    """From every c₀ the returns are 1, 2, 3 and 10: CVaR of the worst half is best at −2."""
+    scripts = [[Episode((1.0,)), Episode((2.0,)), Episode((3.0,)), Episode((10.0,))]]
+    risk = ["risk=cvar", "risk.tau=0.5", "discount.gamma=1"]
+    search = [f"outer.games={games}", "outer.low=-9", "outer.high=-0.5"]
+    end = session(scripted(*risk, *search, scripts=scripts))
+    agent = end.training.agent
+    if games:
+        assert agent.initial_stock == -2.0  # the best one nearest 0
+        assert all(env.closed for env in end.training.config.env.made[1:])
+    else:
+        assert agent.initial_stock in np.linspace(-9.0, -0.5, 11)
+    narrow = session(scripted(*risk, f"outer.games={games}", "outer.low=-9", "outer.high=-7",
+                              "seed=1", scripts=scripts))  # fmt: skip
+    assert -9.0 <= narrow.training.agent.initial_stock <= -7.0

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("few_resamples")
 KINDS = {
     "mean": [],
     "cvar": ["risk=cvar", "outer.low=-9", "outer.high=-1"],
+    "games": ["risk=cvar", "outer.low=-9", "outer.high=-1", "outer.games=4"],
     "hyperbolic": ["agent=multihorizon", "discount=hyperbolic", "horizons.m=3", "risk=entropic"],
     "three copies": ["env.num_envs=3", "risk=cvar", "outer.low=-9", "outer.high=-1"],
     "time_inconsistent": ["variant=time_inconsistent", "evaluate.epsilon=0.1"],

@@ -27,8 +27,8 @@ class Outer:
       batch: initial states kept and averaged over, >= 1.
       relabel: share of the replayed transitions that get another initial stock, in [0, 1].
       games: played by the greedy policy after each search, >= 0; c₀ becomes the best one for the
-        returns that they gave. As OCE(Z) = sup_c {−c + E f(c + Z)}, that is no worse for any policy,
-        while a prediction too high at a wrong c₀ is found out. 0 trusts the predictions.
+        returns that they gave. As OCE(Z) = sup_c {−c + E f(c + Z)}, no policy is worth less from
+        there, while a prediction too high at a wrong c₀ is found out. 0 trusts the predictions.
     """
 
     points: int = MISSING
