@@ -50,6 +50,16 @@ def test_a_setting_is_named_where_choices_do_not_tell(make):
     ]
 
 
+def test_more_steps_for_a_longer_problem_make_no_other_agent(make):
+    long = {"train__schedule_steps": 10, "env__periods": 30}
+    runs = [make("gbwm", "time_aware", env__periods=10, train__schedule_steps=5)]
+    runs.append(make("gbwm", "time_aware", **long))
+    assert list(labels(runs).values()) == [{"gbwm periods=10": 1, "gbwm periods=30": 1}]
+    # but two runs of one problem that differ in it are two
+    runs.append(make("gbwm", "time_aware", env__periods=10, train__schedule_steps=6))
+    assert len(labels(runs)) == 3
+
+
 def test_what_differs_beside_the_label_is_said(make):
     one, other = agents_of(
         [make("pong", "time_aware", train__huber=1.0), make("pong", "time_consistent")]

@@ -47,15 +47,15 @@ def agents_of(runs: Sequence[Run]) -> list[Agent]:
     differing = [group for group in _GROUPS if len({run.choices[group] for run in runs}) > 1]
     told = [{group: run.choices[group] for group in differing} for run in runs]
     # Defaults differ from one class of environment to the next: that makes no other agent.
-    kinds = [_kind(run) for run in runs]
+    kinds, environments = [_kind(run) for run in runs], environment_labels(runs)
     for kind in dict.fromkeys(kinds):
         members = [i for i, one in enumerate(kinds) if one == kind and runs[i].settings]
-        keys = _agent_keys(runs[i] for i in members)
+        there = [(environments[i], runs[i]) for i in members]
+        keys = [key for key in _agent_keys(run for _, run in there) if not _follows(key, there)]
         _split(runs, told, members, keys)
     if not differing:
         common = {group: runs[0].choices[group] for group in _GROUPS if runs[0].choices[group]}
         told = [one or common for one in told]
-    environments = environment_labels(runs)
     agents: dict[str, Agent] = {}
     for run, facts, environment in zip(runs, told, environments, strict=True):
         label = " ".join(v if k in _GROUPS else f"{k}={v}" for k, v in facts.items())
@@ -115,6 +115,15 @@ def _kind(run: Run) -> tuple[str, str]:
 def _agent_keys(runs: Iterable[Run]) -> list[str]:
     keys = {key for run in runs for key in run.settings}
     return sorted(key for key in keys if key != "seed" and not key.startswith("env."))
+
+
+def _follows(key: str, runs: Sequence[tuple[str, Run]]) -> bool:
+    """Tell whether a setting of training only follows the environment, here with its label.
+
+    Such as more steps for a longer problem: that makes no other agent.
+    """
+    values = {(name, _value(run, key)) for name, run in runs if key in run.settings}
+    return key.startswith("train.") and len(values) == len({name for name, _ in values}) > 1
 
 
 def _split(
