@@ -109,11 +109,13 @@ def test_a_fine_grid_comes_near_the_exact_optimum(utility: Utility, seed: int) -
         ({"every": 0}, r"outer.every=0: "),
         ({"batch": 0}, r"outer.batch=0: "),
         ({"relabel": 1.5}, r"outer.relabel=1.5: "),
+        ({"games": -1}, r"outer.games=-1: "),
         ({"low": 1.0, "high": 1.0}, r"outer.low=1.0 must lie below outer.high=1.0"),
     ],
 )
 def test_ranges_are_refused_by_the_key(change: dict[str, float], message: str) -> None:
-    good = {"points": 3, "every": 1, "low": None, "high": None, "batch": 1, "relabel": 0.5}
+    ends = {"low": None, "high": None}
+    good = {"points": 3, "every": 1, "batch": 1, "relabel": 0.5, "games": 0, **ends}
     assert Outer(**good).low is None
     with pytest.raises(ValueError, match=message):
         Outer(**{**good, **change})
@@ -121,5 +123,6 @@ def test_ranges_are_refused_by_the_key(change: dict[str, float], message: str) -
 
 def test_outer_is_a_schema() -> None:
     values = {"points": 201, "every": 9, "low": -4000, "high": None, "batch": 2, "relabel": 0}
+    values["games"] = 5
     merged = OmegaConf.merge(OmegaConf.structured(Outer), values)
-    assert OmegaConf.to_object(merged) == Outer(201, 9, -4000.0, None, 2, 0.0)
+    assert OmegaConf.to_object(merged) == Outer(201, 9, -4000.0, None, 2, 0.0, 5)
