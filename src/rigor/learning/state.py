@@ -198,25 +198,31 @@ class Training:
         """Search for c₀ where the risk measure needs one; say once when it is the grid's end."""
         if not self.agent.utility.needs_stock:
             return
+        before = self.agent.initial_stock
         on_edge = self.agent.choose_initial_stock(state.starts)
         if on_edge and not self.told_edge:
             note(_edge(self.agent))
             self.told_edge = True
         if self.config.outer.games:
-            self._correct_initial_stock(state.updates)
+            self._correct_initial_stock(before, state.updates)
 
-    def _correct_initial_stock(self, updates: int) -> None:
-        """Set c₀ to the best one for the returns that the greedy policy has in games from it."""
+    def _correct_initial_stock(self, before: float, updates: int) -> None:
+        """Play from the c₀ found and the one before; take the best c for the better returns."""
         games, agent = self.config.outer.games, self.agent
+        found = agent.initial_stock
         env = self.config.env.make(min(games, self.env.n_envs), evaluation=True)
         key = (STREAMS.index("outer"), updates)
         seed = np.random.SeedSequence(self.config.seed, spawn_key=key)
+        worth = []  # OCE of the returns from either, and its c
         try:
-            played = evaluate.play(agent, env, games, 0.0, self.factors, seed)
+            for start in (found, before):
+                agent.initial_stock = start
+                played = evaluate.play(agent, env, games, 0.0, self.factors, seed)
+                worth.append(agent.utility.oce(played.learned))
         finally:
             env.close()
         low, high = agent.candidates.range()
-        agent.initial_stock = min(max(agent.utility.oce(played.learned)[1], low), high)
+        agent.initial_stock = min(max(max(worth)[1], low), high)
 
     def branch(self, batch: Batch) -> None:
         """Put several next states of each transition in the place of the one that happened."""

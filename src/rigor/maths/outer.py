@@ -26,9 +26,10 @@ class Outer:
       high: the largest initial stock, likewise.
       batch: initial states kept and averaged over, >= 1.
       relabel: share of the replayed transitions that get another initial stock, in [0, 1].
-      games: played by the greedy policy after each search, >= 0; c₀ becomes the best one for the
-        returns that they gave. As OCE(Z) = sup_c {−c + E f(c + Z)}, no policy is worth less from
-        there, while a prediction too high at a wrong c₀ is found out. 0 trusts the predictions.
+      games: played by the greedy policy after each search, >= 0, from the c₀ found and from the one
+        before; c₀ becomes the best one for the better returns. As OCE(Z) = sup_c {−c + E f(c + Z)},
+        no policy is worth less from there, while a prediction too high at a wrong c₀ is found out.
+        0 trusts the predictions.
     """
 
     points: int = MISSING
