@@ -108,6 +108,8 @@ def test_the_help_knows_the_users_own_configs(tmp_path):
     assert "\n    half_life: 7\n" in text
     (discounts,) = [one for one in text.splitlines() if one.startswith("  discount: ")]
     assert discounts.endswith(", tail_integral, mine")
+    with pytest.raises(UserError, match="--config-dir=nowhere: no such directory"):
+        hints.help_text([], "nowhere")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,12 @@ def help_text(overrides: list[str], config_dir: str | None = None) -> str:
     """Return the help for some overrides, those that sweep left out.
 
     Hydra's own walks every group three times, which takes seconds with 57 games.
+
+    Raises:
+      UserError: there is no such `config_dir`.
     """
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise UserError(f"--config-dir={config_dir}: no such directory")
     parsed = OverridesParser.create().parse_overrides(overrides)
     own = [one.input_line for one in parsed if one.input_line and not one.is_sweep_override()]
     if config_dir is not None:

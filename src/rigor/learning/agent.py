@@ -15,7 +15,6 @@ from torch import Tensor
 
 from rigor.config import Config
 from rigor.envs.vector import VectorEnv
-from rigor.errors import UserError
 from rigor.learning.ahead import ahead
 from rigor.learning.candidates import Candidates
 from rigor.learning.explore import epsilon_greedy
@@ -47,14 +46,13 @@ class Agent:
         self._weights = torch.tensor(tables.weights, dtype=torch.float32, device=device)  # [T, M]
         self._mass = torch.tensor(tables.mass, device=device)  # [T]
         self.ahead = ahead(config.env, self.mass)
-        self.learned: Returns | Share = Returns(config, tables.backup, device)
-        if config.agent.learns == "utility":
-            if self.ahead is None:
-                raise UserError(
-                    "agent.learns=utility: this environment does not declare between which returns "
-                    "its own lie; use agent.learns=returns"
-                )
+        self.learned: Returns | Share
+        if config.agent.learns == "returns":
+            self.learned = Returns(config, tables.backup, device)
+        elif self.ahead is not None:
             self.learned = Share(config, self.ahead, device)
+        else:
+            raise ValueError("agent.learns=utility: a checked config has an env with bounds")
         self.initial_stock = 0.0
         self.candidates = Candidates(config.outer, self.mass, self.ahead, env.reward_bound)
         if self.utility.needs_stock:

@@ -61,6 +61,7 @@ class Returns:
         compiled = quantile.meet_compiled()
         example, targets = (torch.zeros(rows, k, device=self.device) for k in (n, n_targets))
         try:
+            # two tensors: given one twice, the compiler would rely on that
             compiled(example, targets, self.levels, train.huber)
         except Exception as error:  # whatever a missing or broken compiler raises
             reason = str(error).strip().partition("\n")[0]

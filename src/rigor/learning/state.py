@@ -215,7 +215,7 @@ class Training:
         seed = np.random.SeedSequence(self.config.seed, spawn_key=key)
         worth = []  # OCE of the returns from either, and its c
         try:
-            for start in (found, before):
+            for start in dict.fromkeys((found, before)):
                 agent.initial_stock = start
                 played = evaluate.play(agent, env, games, 0.0, self.factors, seed)
                 worth.append(agent.utility.oce(played.learned))
