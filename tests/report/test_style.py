@@ -2,7 +2,7 @@ import pytest
 from PIL import Image
 
 from rigor.errors import UserError
-from rigor.report.style import DPI, key_columns, line_style, new_figure, number, round_ticks, save
+from rigor.report.style import DPI, key_room, line_style, new_figure, number, round_ticks, save
 
 
 def drawn():
@@ -22,10 +22,15 @@ def test_long_titles_are_broken():
 
 
 def test_names_stand_side_by_side_where_there_is_room():
-    assert key_columns([], 7.0) == 1
-    assert key_columns(["a"] * 8, 7.0) == 1
-    assert key_columns(["a"] * 9, 7.0) == 2
-    assert key_columns(["a" * 60] * 9, 7.0) == 1
+    assert key_room([], 7.0) == (7.0, 1, 0.0)
+    assert key_room(["a"] * 8, 7.0) == (7.0, 1, 8 * 0.24)
+    assert key_room(["a"] * 9, 7.0) == (7.0, 2, 5 * 0.24)
+    assert key_room(["a" * 60] * 9, 7.0) == (7.0, 1, 9 * 0.24)
+
+
+def test_a_long_name_widens_the_figure():
+    width, columns, _ = key_room(["a" * 100] * 9, 7.0)
+    assert (width > 8.0, columns) == (True, 1)
 
 
 @pytest.mark.parametrize(

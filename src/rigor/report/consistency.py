@@ -15,7 +15,7 @@ from rigor.report.agents import Agent
 from rigor.report.figures import shared_points
 from rigor.report.runs import Run
 from rigor.report.sheet import Sheet, with_interval
-from rigor.report.style import dress, key, key_columns, new_figure
+from rigor.report.style import dress, key, key_room, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,14 +147,13 @@ def consistency_figure(
     names = [
         one.label for one in agents if not _is_exact(one) and set(environments) & one.runs.keys()
     ]
-    in_key = key_columns(names, 9.0)
-    height = 3.3 * len(environments) + 0.22 * (len(names) // in_key + 3)
-    figure = new_figure(9.0, height, title)
+    width, columns, below = key_room(names, 9.0)
+    figure = new_figure(width, 3.3 * len(environments) + 0.7 + below, title)
     grid = figure.subplots(len(environments), 2, squeeze=False)
     for row, environment in zip(grid, environments, strict=True):
         for axes, column in zip(row, COLUMNS, strict=True):
             _panel(axes, agents, environment, column, look)
-    key(figure, _handles(names, look), in_key, "line: mean over seeds; band: 95 % interval of it")
+    key(figure, _handles(names, look), columns, "line: mean over seeds; band: 95 % interval of it")
     return figure
 
 

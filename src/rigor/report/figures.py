@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigor.report.style import dress, key, key_columns, line_style, new_figure, save_png
+from rigor.report.style import dress, key, key_room, line_style, new_figure, save_png
+from rigor.report.tables import shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,12 +40,14 @@ def learning_curves(
     if objective and any(len(_points(metrics, "eval_objective")) for _, metrics in runs):
         panels.append(("eval_objective", "objective (discounted reward)"))
     groups = _groups(runs)
-    width = 7.0 if len(panels) == 1 else 12.0
-    columns = key_columns(list(groups), width)
-    figure = new_figure(width, 4.6 + 0.24 * -(-len(groups) // columns), title)
+    shared, names = shorten(list(groups))
+    if shared:
+        title = f"{title} of {shared}"
+    width, columns, below = key_room(names, 7.0 if len(panels) == 1 else 12.0)
+    figure = new_figure(width, 4.6 + below, title)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (column, label) in zip(all_axes, panels, strict=True):
-        _panel(axes, groups, column)
+        _panel(axes, groups, names, column)
         axes.set_xlabel("agent steps")
         axes.set_ylabel(label)
     handles, _ = all_axes[0].get_legend_handles_labels()
@@ -65,9 +68,11 @@ def _reading(groups: "dict[str, list[pd.DataFrame]]") -> str:
     return f"thick: mean over seeds; thin: one seed; {shaded}"
 
 
-def _panel(axes: "Axes", groups: "dict[str, list[pd.DataFrame]]", column: str) -> None:
+def _panel(
+    axes: "Axes", groups: "dict[str, list[pd.DataFrame]]", names: Sequence[str], column: str
+) -> None:
     drawn = 0
-    for index, (name, seeds) in enumerate(groups.items()):
+    for index, (name, seeds) in enumerate(zip(names, groups.values(), strict=True)):
         style = line_style(index)
         curves = [_points(metrics, column) for metrics in seeds]
         curves = [points for points in curves if len(points)]

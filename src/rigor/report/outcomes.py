@@ -13,7 +13,7 @@ from rigor.report.style import (
     DASHES,
     dress,
     key,
-    key_columns,
+    key_room,
     legend,
     new_figure,
     number,
@@ -116,9 +116,8 @@ def outcomes_of_runs(runs: Sequence[tuple[str, np.ndarray, np.ndarray]], path: P
     for label, returns, probabilities in runs:
         groups.setdefault(without_seed(label), []).append((returns, probabilities))
     shared, names = shorten(list(groups))
-    columns = key_columns(names, 8.0)
-    height = 5.0 + 0.24 * -(-len(names) // columns)
-    figure = new_figure(8.0, height, f"Outcomes of {shared}" if shared else "Outcomes")
+    width, columns, below = key_room(names, 8.0)
+    figure = new_figure(width, 5.0 + below, f"Outcomes of {shared}" if shared else "Outcomes")
     axes = figure.subplots()
     laws = [law for seeds in groups.values() for law in seeds]
     lows, highs = zip(*(_ends(*law) for law in laws), strict=True)

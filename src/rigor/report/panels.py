@@ -11,7 +11,7 @@ from rigor.report.agents import Agent
 from rigor.report.figures import mean_curve
 from rigor.report.improvement import Improvement
 from rigor.report.scores import Estimate
-from rigor.report.style import COLOURS, dress, key, key_columns, line_style, new_figure
+from rigor.report.style import COLOURS, dress, key, key_room, line_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,15 +63,15 @@ def curve_grid(agents: Sequence[Agent], environments: Sequence[str], look: Style
     """Draw the learning curves of all environments as one figure, for a file."""
     columns = min(_GRID_COLUMNS, len(environments))
     rows = -(-len(environments) // columns)
-    width = max(2.4 * columns, 4.8)
-    figure = new_figure(width, 1.9 * rows + 0.9, "Evaluation score against agent steps")
+    drawn = [one.label for one in agents if environments_with_curves([one])]
+    width, in_key, below = key_room(drawn, max(2.4 * columns, 4.8))
+    figure = new_figure(width, 1.9 * rows + 0.9 + below, "Evaluation score against agent steps")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, name in zip(grid, environments, strict=False):
         _curves(axes, agents, name, look)
     for axes in grid[len(environments) :]:
         axes.remove()
-    drawn = [one.label for one in agents if environments_with_curves([one])]
-    _name_agents(figure, drawn, look, width)
+    _name_agents(figure, drawn, look, in_key)
     return figure
 
 
@@ -142,13 +142,15 @@ def duel_panel(rows: Sequence[Mapping[str, Any]]) -> "Figure":
 
 def profile_panel(thresholds: np.ndarray, found: Mapping[str, Estimate], look: Styles) -> "Figure":
     """Draw the share of runs above each human-normalised score."""
-    figure = new_figure(4.2, 3.1 + 0.2 * len(found), "")
+    names = {label: textwrap.fill(label, 48) for label in found}
+    lines = sum(name.count("\n") + 1 for name in names.values())
+    figure = new_figure(4.2, 3.1 + 0.2 * lines, "")
     axes = figure.subplots()
     for label, one in found.items():
         axes.fill_between(
             thresholds, one.low, one.high, color=look[label]["color"], alpha=0.18, linewidth=0
         )
-        axes.plot(thresholds, one.value, linewidth=1.8, label=label, **look[label])
+        axes.plot(thresholds, one.value, linewidth=1.8, label=names[label], **look[label])
     if thresholds[0] <= 1.0 <= thresholds[-1]:
         axes.axvline(1.0, color="0.4", linestyle=":", linewidth=1.2)
         axes.annotate("human", (1.0, 1.0), (3, -2), textcoords="offset points", va="top")
@@ -210,11 +212,10 @@ def _curves(axes: "Axes", agents: Sequence[Agent], environment: str, look: Style
     dress(axes)
 
 
-def _name_agents(figure: "Figure", labels: Sequence[str], look: Styles, width: float) -> None:
+def _name_agents(figure: "Figure", labels: Sequence[str], look: Styles, columns: int) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], linewidth=2, label=label, **look[label]) for label in labels]
-    columns = key_columns(labels, width)
     key(figure, handles, columns, "thick: mean over seeds; thin: one seed")
 
 

@@ -64,11 +64,21 @@ def key(figure: "Figure", handles: Sequence[Any], columns: int, title: str) -> N
     )
 
 
-def key_columns(names: Sequence[str], width: float) -> int:
-    """Return in how many columns the names of lines fit below a figure of that width, inches."""
+def key_room(names: Sequence[str], width: float) -> tuple[float, int, float]:
+    """Return the room that the names of lines take below a figure.
+
+    Args:
+      width: of the figure, inches.
+
+    Returns:
+      The width, more where the longest name needs more; the columns of names that fit into it; and
+      their height, inches.
+    """
+    longest = max(map(len, names), default=0)
+    width = max(width, (longest + 8) / _LEGEND_LETTERS)
     wanted = -(-len(names) // _LEGEND_ROWS)
-    room = int(width * _LEGEND_LETTERS) // (max(map(len, names), default=0) + 16)
-    return max(1, min(wanted, room))
+    columns = max(1, min(wanted, int(width * _LEGEND_LETTERS) // (longest + 16)))
+    return width, columns, 0.24 * -(-len(names) // columns)
 
 
 def number(value: float) -> str:
