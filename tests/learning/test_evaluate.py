@@ -135,6 +135,11 @@ def test_copies_share_the_games_about_equally(episodes, n):
     assert -(-episodes // n) == -(-episodes // evaluate.MAX_COPIES)
 
 
+def test_a_thousand_copies_play_a_thousand_games_at_once():
+    assert copies(1000, 1000) == 1000
+    assert copies(1500, 1000) == 750
+
+
 def config_with(risk):
     return Config(risk=risk)
 

@@ -233,6 +233,13 @@ def test_evaluation_plays_whole_games_in_an_environment_of_its_own(scripted):
     assert len(set(seeds)) == 5  # no evaluation repeats another, nor the training
 
 
+def test_what_is_trained_by_many_is_evaluated_by_as_many(scripted):
+    job = scripted("evaluate.episodes=18", "train.replay_capacity=400", scripts=SCRIPTS * 6)
+    session(job)
+    _, first, *_ = job.config.env.made
+    assert first.n_envs == 18
+
+
 def test_evaluation_does_not_change_the_training(scripted, compose, tmp_path):
     one = session(scripted("risk=cvar", "evaluate.every=1"))
     other = session(scripted("risk=cvar", "evaluate.every=0.1"))

@@ -142,9 +142,9 @@ def shares(episodes: int, n_envs: int) -> np.ndarray:
     return np.array([len(part) for part in np.array_split(np.arange(episodes), n_envs)])
 
 
-def copies(episodes: int) -> int:
-    """Return how many games to play at a time: equal shares of at most MAX_COPIES."""
-    return -(-episodes // -(-episodes // MAX_COPIES))
+def copies(episodes: int, at_most: int = MAX_COPIES) -> int:
+    """Return how many games to play at a time: equal shares of at most so many."""
+    return -(-episodes // -(-episodes // at_most))
 
 
 def summarise(config: Config, games: Games, seed: int) -> dict[str, Estimate]:

@@ -240,7 +240,9 @@ class Training:
         self, episodes: int, seed: np.random.SeedSequence, stop: Callable[[], int | None]
     ) -> evaluate.Games:
         """Play whole games in an environment of their own."""
-        env = self.config.env.make(evaluate.copies(episodes), evaluation=True)
+        # what is stepped by the thousand in training is played by the thousand
+        at_most = max(evaluate.MAX_COPIES, self.config.env.num_envs)
+        env = self.config.env.make(evaluate.copies(episodes, at_most), evaluation=True)
         epsilon = self.config.evaluate.epsilon
         try:
             return evaluate.play(self.agent, env, episodes, epsilon, self.factors, seed, stop)
