@@ -51,6 +51,7 @@ def test_ours_and_the_papers_stand_in_one_line_in_percent():
         ("o", 99.5, 2),
         ("D", 90.0, 2),
     ]
+    assert drawn(near) == [("o", 97.0, 0), ("o", 98.0, 1), ("o", 99.5, 2)]
     assert whole.get_xlim()[0] == 0
     assert near.get_xlim()[0] == 95.0
     label = "T=30 u=1000 covariance, mean, hyperbolic k=0.05"

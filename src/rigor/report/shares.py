@@ -35,14 +35,14 @@ def shares_figure(rows: Sequence[Row]) -> "Figure":
     rows = drawn_rows(rows)[::-1]  # the first is drawn on top
     figure = new_figure(9.0, 1.4 + 0.24 * len(rows), "Wealth management: part of the optimum")
     whole, near = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    for axes in (whole, near):
+    for axes, least in ((whole, 0.0), (near, NEAR)):
         for y, row in enumerate(rows):
-            _draw(axes, y, row)
+            _draw(axes, y, row, least)
         axes.set_xlabel("of the optimum (%)")
         axes.set_ylim(-0.7, len(rows) - 0.3)
         dress(axes)
     whole.set_yticks(range(len(rows)), _labels(rows), fontsize="small")
-    whole.set_xlim(0, 101)
+    whole.set_xlim(0, 103)
     near.set_xlim(NEAR, 100.2)
     near.tick_params(left=False)
 
@@ -58,22 +58,20 @@ def shares_figure(rows: Sequence[Row]) -> "Figure":
     return figure
 
 
-def _draw(axes: "Axes", y: int, row: Row) -> None:
+def _draw(axes: "Axes", y: int, row: Row, least: float) -> None:
+    """Draw a row; of the paper's marks below `least` a half would show, so none does."""
     scale = 100.0 / row["optimal"]
     ends = [scale * row["objective_low"], scale * row["objective_high"]]  # nan for one seed
     axes.plot(ends, [y, y], color=OURS, linewidth=1.6)
     axes.plot(row["percent"], y, marker="o", color=OURS, markersize=4.5)
     paper = row.get("paper_objective")
-    if paper and not row.get("note"):
-        at_most = paper.startswith("≤")
-        axes.plot(
-            scale * float(paper.removeprefix("≤")),
-            y,
-            marker="<" if at_most else "D",
-            color=PAPER,
-            markerfacecolor="none",
-            markersize=4.5,
-        )
+    if not paper or row.get("note"):
+        return
+    at_most = paper.startswith("≤")
+    percent = scale * float(paper.removeprefix("≤"))
+    if percent >= least:
+        marker = "<" if at_most else "D"
+        axes.plot(percent, y, marker=marker, color=PAPER, markerfacecolor="none", markersize=4.5)
 
 
 def _labels(rows: Sequence[Row]) -> list[str]:
