@@ -1,9 +1,11 @@
 import functools
 
 import pytest
-from synthetic import scored_agents
+from synthetic import config_of, make_run, scored_agents
 
 from rigor.report import comparison
+from rigor.report.agents import agents_of
+from rigor.report.runs import load
 
 
 @pytest.fixture
@@ -59,3 +61,21 @@ def test_scores_stand_beside_published_ones(agents):
     assert (pong["random"], pong["human"]) == ("-20.7", "14.6")
     assert (cartpole["time_aware"], cartpole["time_consistent"]) == ("500", "–")
     assert cartpole["human"] == "–"
+
+
+def test_objectives_stand_where_all_agents_have_one_yardstick(tmp_path):
+    other = config_of("pong", "time_aware", 0, discount__k=0.2)
+    runs = [
+        make_run(tmp_path, "freeway", "time_consistent", 0, 18.0),
+        make_run(tmp_path, "freeway", "time_consistent", 1, 27.0),
+        make_run(tmp_path, "freeway", "time_inconsistent", 0, 9.0),
+        make_run(tmp_path, "pong", "time_consistent", 0, 18.0),
+        make_run(tmp_path, "pong", "time_aware", 0, 18.0, config=other),
+    ]
+    sheet = comparison.objective_sheet(agents_of([load(path) for path in runs]))
+    (cells,) = sheet.cells
+    assert dict(zip(sheet.headings, cells, strict=True)) == {
+        "environment": "freeway",
+        "time_consistent": "2.5 [2, 3]",
+        "time_inconsistent": "1",
+    }

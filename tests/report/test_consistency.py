@@ -129,6 +129,21 @@ def test_the_report_has_the_picture_the_table_and_the_sentence(folder, tmp_path_
     assert r"lost by the method" in (out / "tables/put_consistency.tex").read_text()
 
 
+def test_the_lander_has_its_picture_and_nothing_exact_in_it(tmp_path):
+    for variant in ("time_consistent", "time_inconsistent"):
+        config = config_of("windy_lunar_lander", variant, 0)
+        config["env"] = {"_target_": "rigor.envs.lander.Lander"}
+        make_run(tmp_path / "runs", "windy_lunar_lander", variant, 0, 90.0, config=config)
+    text = write_report([tmp_path / "runs"], tmp_path / "out").page.read_text()
+    curves = text.partition('<section id="curves"')[2].partition("<section id=")[0]
+    assert "Agents maximise the objective, not the undiscounted score" in curves
+    drawn = (tmp_path / "out/figures/lander_consistency.svg").read_text()
+    assert "time_inconsistent" in drawn
+    assert "exact" not in drawn
+    table = pd.read_csv(tmp_path / "out/tables/objectives.csv")
+    assert table["time_consistent"].tolist() == [10.0]
+
+
 def test_seeds_without_a_common_step_are_no_curve(folder):
     paths = sorted(folder.glob("*multihorizon*time_consistent*"))
     for path, steps in zip(paths, (1, 2), strict=True):

@@ -75,6 +75,52 @@ def score_sheet(agents: Sequence[Agent]) -> Sheet:
     )
 
 
+def objective_sheet(agents: Sequence[Agent]) -> Sheet:
+    """Return the objective of every agent on every environment that all have one yardstick for.
+
+    Left out is an environment where the discount or the risk measure differs between agents.
+    """
+    by_agent: dict[str, dict[str, list[Run]]] = {}
+    for one in agents:
+        for name, runs in scored(one).items():
+            if told := [run for run in runs if "objective" in run.result]:
+                by_agent.setdefault(one.label, {})[name] = told
+    yardsticks: dict[str, set[tuple[Any, ...]]] = {}
+    for games in by_agent.values():
+        for name, runs in games.items():
+            yardsticks.setdefault(name, set()).update(map(yardstick, runs))
+    names = sorted(name for name, found in yardsticks.items() if len(found) == 1)
+    shown = {"environment": "environment"}
+    rows = []
+    for name in names:
+        row: dict[str, Any] = {"environment": name}
+        for label, games in by_agent.items():
+            if name in games:
+                objectives = np.array([run.result["objective"] for run in games[name]])
+                row |= _mean_cells(label, objectives)
+                shown[label] = label
+        rows.append(row)
+    return Sheet(
+        name="objectives",
+        title="Final objectives",
+        caption="What agents maximise: the risk measure of the raw return under the true discount, "
+        "in the final evaluation; mean over seeds with its 95 % bootstrap interval over seeds. An "
+        "environment where discount or risk measure differ between agents has no common yardstick "
+        "and is left out.",
+        rows=rows,
+        shown=shown,
+    )
+
+
+def yardstick(run: Run) -> tuple[Any, ...]:
+    """Return what is to be maximised: discount and risk measure, with their parameters."""
+    return tuple(
+        (name, value)
+        for name, value in sorted(run.settings.items())
+        if name.startswith(("discount.", "risk."))
+    )
+
+
 def normalised_games(agents: Sequence[Agent]) -> tuple[dict[str, list[np.ndarray]], list[str]]:
     """Return the human-normalised scores by agent on the Atari games that all agents finished.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from rigor.report import scores
 from rigor.report.agents import Agent
+from rigor.report.comparison import yardstick
 from rigor.report.figures import shared_points
 from rigor.report.runs import Run
 from rigor.report.sheet import Sheet, with_interval
@@ -153,7 +154,13 @@ def consistency_figure(
     for row, environment in zip(grid, environments, strict=True):
         for axes, column in zip(row, COLUMNS, strict=True):
             _panel(axes, agents, environment, column, look)
-    key(figure, _handles(names, look), columns, "line: mean over seeds; band: 95 % interval of it")
+    solved = any("objective_optimal" in run.result for one in agents for run in one.members)
+    key(
+        figure,
+        _handles(names, look, solved),
+        columns,
+        "line: mean over seeds; band: 95 % interval of it",
+    )
     return figure
 
 
@@ -190,10 +197,7 @@ def _exact(group: Group) -> bool:
 
 def _problem(group: Group) -> tuple[Any, ...]:
     """Return the environment and what is to be maximised in it."""
-    settings = group[2][0].settings
-    return group[1], *(
-        (name, value) for name, value in settings.items() if name.startswith(("discount.", "risk."))
-    )
+    return group[1], *yardstick(group[2][0])
 
 
 def _curve(axes: "Axes", runs: Sequence[Run], column: str, style: dict[str, Any]) -> None:
@@ -253,11 +257,13 @@ def _dress(axes: "Axes", environment: str, name: str) -> None:
     dress(axes)
 
 
-def _handles(names: Sequence[str], look: "Styles") -> list[Any]:
+def _handles(names: Sequence[str], look: "Styles", solved: bool) -> list[Any]:
     from matplotlib.lines import Line2D
 
     nothing: tuple[list[float], list[float]] = ([], [])
     found = [Line2D(*nothing, linewidth=1.8, label=name, **look[name]) for name in names]
+    if not solved:
+        return found
     label = "dashed: what that agent is worth without learning (exact)"
     found.append(Line2D(*nothing, color="0.4", linestyle="--", linewidth=1.2, label=label))
     found.append(Line2D(*nothing, color="#000000", linestyle=":", linewidth=1.4, label="optimum"))

@@ -1,6 +1,6 @@
 """What stands on the page of a report: sections with figures, captions and tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from rigor.report.consistency import (
     COLUMNS,
     consistency_figure,
     consistency_panel,
+    is_lander,
     is_put,
     split_lines,
 )
@@ -77,7 +78,7 @@ def sections_of(
         Section(
             "scores",
             "Scores by environment",
-            sheets=_full([comparison.score_sheet(agents)]),
+            sheets=_full([comparison.score_sheet(agents), comparison.objective_sheet(agents)]),
             empty="No run of an environment without an exact optimum is done yet.",
         ),
         _optimum(agents, look, gallery),
@@ -106,8 +107,45 @@ def _learning(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Se
         "rise at the end."
     )
     section.pictures = [Picture("learning_curves", caption, small, small=True)]
+    landers = _with_curves(agents, is_lander)
+    if landers:
+        caption = (
+            "The lunar lander: evaluations against agent steps, mean over seeds with its 95 % "
+            "bootstrap interval. Agents maximise the objective, not the undiscounted score."
+        )
+        section.pictures.append(
+            _consistency(agents, landers, look, gallery, "lander_consistency", caption)
+        )
     section.key = [one.label for one in agents if panels.environments_with_curves([one])]
     return section
+
+
+def _with_curves(agents: Sequence[Agent], wanted: Callable[[Run], bool]) -> list[str]:
+    """Return the environments that are wanted and have an evaluation of a learner to show."""
+    names = {name for one in agents for name, runs in one.runs.items() if wanted(runs[0])}
+    return [name for name in panels.environments_with_curves(agents) if name in names]
+
+
+def _consistency(
+    agents: Sequence[Agent],
+    environments: Sequence[str],
+    look: panels.Styles,
+    gallery: Path,
+    name: str,
+    caption: str,
+) -> Picture:
+    """Return figure 1 of some environments, panel by panel, and write it as a whole."""
+    save(consistency_figure(agents, environments, look), gallery, name)
+    small = [
+        inline_svg(
+            consistency_panel(agents, environment, column, look),
+            f"{name} {environment} {column}",
+            f"Learning {environment}: {told}",
+        )
+        for environment in environments
+        for column, told in COLUMNS.items()
+    ]
+    return Picture(name, caption, small)
 
 
 def _improvements(
@@ -237,26 +275,17 @@ def _optimum(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Sec
         section.pictures.append(_picture(gallery, "wealth", shares_figure(wealth), caption))
     split = next(one for one in sheets if one.name == "put_consistency")
     section.text = split_lines(split)
-    puts = sorted({name for one in agents for name, runs in one.runs.items() if is_put(runs[0])})
-    drawn = [name for name in panels.environments_with_curves(agents) if name in puts]
+    drawn = _with_curves(agents, is_put)
     if drawn:
-        save(consistency_figure(agents, drawn, look), gallery, "put_consistency")
-        small = [
-            inline_svg(
-                consistency_panel(agents, name, column, look),
-                f"put {name} {column}",
-                f"Learning {name}: {told}",
-            )
-            for name in drawn
-            for column, told in COLUMNS.items()
-        ]
         caption = (
             "The put: evaluations against agent steps, mean over seeds with its 95 % bootstrap "
             "interval; dashed, what an exact agent of the same variant, quadrature and bootstrap "
             "is worth, where the report has one; dotted, the optimum. Agents maximise the "
             "objective, not the undiscounted score."
         )
-        section.pictures.append(Picture("put_consistency", caption, small))
+        section.pictures.append(
+            _consistency(agents, drawn, look, gallery, "put_consistency", caption)
+        )
         section.key = [
             one.label for one in agents if set(drawn) & set(panels.environments_with_curves([one]))
         ]
