@@ -1,4 +1,5 @@
 import itertools
+import types
 
 import numpy as np
 import pandas as pd
@@ -6,7 +7,7 @@ import pytest
 from scripted import Episode, ScriptedConfig, assert_same, session
 
 from rigor.errors import UserError
-from rigor.learning import checkpoint, learned, loop
+from rigor.learning import checkpoint, evaluate, learned, loop
 from rigor.learning.agent import Agent
 from rigor.maths import quantile
 from rigor.tracking.metrics import read
@@ -334,3 +335,25 @@ def test_games_of_the_greedy_policy_correct_the_initial_stock(scripted, games):
     narrow = session(scripted(*risk, f"outer.games={games}", "outer.low=-9", "outer.high=-7",
                               "seed=1", scripts=scripts))  # fmt: skip
     assert -9.0 <= narrow.training.agent.initial_stock <= -7.0
+
+
+def test_a_lucky_initial_stock_is_not_taken_for_a_sure_one(scripted, monkeypatch):
+    """Both CVaRs of the worst tenth: 20 · (100 − 48)/100 and 10, less a failure in a thousand."""
+    games = 1000
+    risk = ["risk=cvar", "risk.tau=0.1", "discount.gamma=1"]
+    end = session(scripted(*risk, "outer.low=-30", "outer.high=-1"))
+    training, agent = end.training, end.training.agent
+    training.config.outer.games = games
+    luck = np.where(np.arange(games) < 48, 0.0, 20.0)
+    sure = np.where(np.arange(games) < 1, 0.0, 10.0)
+    assert agent.utility.oce(luck)[0] == pytest.approx(10.4)
+    assert agent.utility.oce(sure)[0] == pytest.approx(9.9)
+
+    def play(agent, *others):
+        return types.SimpleNamespace(learned=luck if agent.initial_stock == -20.0 else sure)
+
+    monkeypatch.setattr(evaluate, "play", play)
+    for found, before in ((-20.0, -10.0), (-10.0, -20.0)):
+        agent.initial_stock = found
+        training._correct_initial_stock(before, updates=0)
+        assert agent.initial_stock == -10.0

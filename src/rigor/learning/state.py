@@ -1,5 +1,6 @@
 """What a run is made of, and where it stands: all that a checkpoint holds."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,9 @@ STREAMS = (
     "outer",
 )
 """What draws random numbers in a run; each has its own stream, spawned from `seed`."""
+
+
+PESSIMISM = 2.0  # standard errors by which the value of an initial stock in games is lowered
 
 
 @dataclass
@@ -207,18 +211,25 @@ class Training:
             self._correct_initial_stock(before, state.updates)
 
     def _correct_initial_stock(self, before: float, updates: int) -> None:
-        """Play from the c₀ found and the one before; take the best c for the better returns."""
+        """Play from the c₀ found and the one before; take the best c for the better returns.
+
+        Better by the lower end of a confidence interval: where a rare failure costs 1/τ times as
+        much, the value of a bad c₀ is so noisy that of many searches one would be lucky.
+        """
         games, agent = self.config.outer.games, self.agent
         found = agent.initial_stock
         env = self.config.env.make(min(games, self.env.n_envs), evaluation=True)
         key = (STREAMS.index("outer"), updates)
         seed = np.random.SeedSequence(self.config.seed, spawn_key=key)
-        worth = []  # OCE of the returns from either, and its c
+        worth = []  # the lower end of the OCE of the returns from either, and its c
         try:
             for start in dict.fromkeys((found, before)):
                 agent.initial_stock = start
-                played = evaluate.play(agent, env, games, 0.0, self.factors, seed)
-                worth.append(agent.utility.oce(played.learned))
+                returns = evaluate.play(agent, env, games, 0.0, self.factors, seed).learned
+                _, c = agent.utility.oce(returns)
+                utilities = agent.utility.f(c + returns) - c
+                error = utilities.std() / math.sqrt(games)
+                worth.append((utilities.mean() - PESSIMISM * error, c))
         finally:
             env.close()
         low, high = agent.candidates.range()
