@@ -357,3 +357,7 @@ def test_a_lucky_initial_stock_is_not_taken_for_a_sure_one(scripted, monkeypatch
         agent.initial_stock = found
         training._correct_initial_stock(before, updates=0)
         assert agent.initial_stock == -10.0
+    luck[10:48] = 20.0  # a CVaR of 18 is clearly more
+    agent.initial_stock = -20.0
+    training._correct_initial_stock(-10.0, updates=0)
+    assert agent.initial_stock == -20.0

@@ -72,10 +72,20 @@ def test_objectives_stand_where_all_agents_have_one_yardstick(tmp_path):
         make_run(tmp_path, "pong", "time_consistent", 0, 18.0),
         make_run(tmp_path, "pong", "time_aware", 0, 18.0, config=other),
     ]
-    sheet = comparison.objective_sheet(agents_of([load(path) for path in runs]))
+    agents = agents_of([load(path) for path in runs])
+    assert not comparison.has_one_yardstick(agents, "pong")
+    sheet = comparison.objective_sheet(agents)
     (cells,) = sheet.cells
     assert dict(zip(sheet.headings, cells, strict=True)) == {
         "environment": "freeway",
         "time_consistent": "2.5 [2, 3]",
         "time_inconsistent": "1",
     }
+
+
+def test_a_yardstick_may_hold_a_list_and_an_exact_objective_comes_first(tmp_path):
+    config = config_of("forever", "time_consistent", 0, discount__rates=[0.9, 0.99])
+    result = {"objective_exact": 3.4, "optimum_low": 3.5}
+    run = make_run(tmp_path, "forever", "time_consistent", 0, 27.0, config=config, result=result)
+    (row,) = comparison.objective_sheet(agents_of([load(run)])).rows
+    assert 3.4 in row.values()

@@ -134,6 +134,11 @@ def test_the_lander_has_its_picture_and_nothing_exact_in_it(tmp_path):
         config = config_of("windy_lunar_lander", variant, 0)
         config["env"] = {"_target_": "rigor.envs.lander.Lander"}
         make_run(tmp_path / "runs", "windy_lunar_lander", variant, 0, 90.0, config=config)
+    solved = config_of("american_put", "time_consistent", 0) | {"env": PUT}
+    result = {"objective_exact": 9.0, "objective_optimal": 10.0}
+    make_run(
+        tmp_path / "runs", "american_put", "time_consistent", 0, 9.0, config=solved, result=result
+    )
     text = write_report([tmp_path / "runs"], tmp_path / "out").page.read_text()
     curves = text.partition('<section id="curves"')[2].partition("<section id=")[0]
     assert "Agents maximise the objective, not the undiscounted score" in curves

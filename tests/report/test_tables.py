@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from rigor.report.tables import collect_rows, interval, sweep_table, table_text
+from rigor.report.tables import collect_rows, interval, shorten, sweep_table, table_text
 from rigor.tracking.metrics import MetricsFile
 from rigor.tracking.rundir import RunDirectory, config_hash
 
@@ -214,3 +214,11 @@ def test_the_exact_objective_stands_before_a_sampled_one(tmp_path):
     (found,) = collect_rows([run.path])
     assert found["objective"] == (571.0, None, None)
     assert "571 exact" not in table_text([found])
+
+
+def test_settings_are_no_parts_of_a_name():
+    names = ["a-b-x train.learning_rate=1e-05", "a-b-y train.learning_rate=3e-05"]
+    left = ["x train.learning_rate=1e-05", "y train.learning_rate=3e-05"]
+    assert shorten(names) == ("a-b-*", left)
+    negative = ["a-b risk.beta=-0.0005", "a-b risk.beta=-0.001"]
+    assert shorten(negative) == ("a-*", ["b risk.beta=-0.0005", "b risk.beta=-0.001"])

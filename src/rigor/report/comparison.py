@@ -76,46 +76,51 @@ def score_sheet(agents: Sequence[Agent]) -> Sheet:
 
 
 def objective_sheet(agents: Sequence[Agent]) -> Sheet:
-    """Return the objective of every agent on every environment that all have one yardstick for.
-
-    Left out is an environment where the discount or the risk measure differs between agents.
-    """
+    """Return the objective of every agent on every environment that all have one yardstick for."""
     by_agent: dict[str, dict[str, list[Run]]] = {}
     for one in agents:
         for name, runs in scored(one).items():
-            if told := [run for run in runs if "objective" in run.result]:
+            told = [run for run in runs if objective_of(run) is not None]
+            if told and has_one_yardstick(agents, name):
                 by_agent.setdefault(one.label, {})[name] = told
-    yardsticks: dict[str, set[tuple[Any, ...]]] = {}
-    for games in by_agent.values():
-        for name, runs in games.items():
-            yardsticks.setdefault(name, set()).update(map(yardstick, runs))
-    names = sorted(name for name, found in yardsticks.items() if len(found) == 1)
-    shown = {"environment": "environment"}
     rows = []
-    for name in names:
+    for name in sorted({name for games in by_agent.values() for name in games}):
         row: dict[str, Any] = {"environment": name}
         for label, games in by_agent.items():
             if name in games:
-                objectives = np.array([run.result["objective"] for run in games[name]])
-                row |= _mean_cells(label, objectives)
-                shown[label] = label
+                row |= _mean_cells(label, np.array([objective_of(run) for run in games[name]]))
         rows.append(row)
     return Sheet(
         name="objectives",
         title="Final objectives",
         caption="What agents maximise: the risk measure of the raw return under the true discount, "
-        "in the final evaluation; mean over seeds with its 95 % bootstrap interval over seeds. An "
-        "environment where discount or risk measure differ between agents has no common yardstick "
-        "and is left out.",
+        "in the final evaluation, or exact where there is a model; mean over seeds with its 95 % "
+        "bootstrap interval over seeds. An environment where discount or risk measure differ "
+        "between agents has no common yardstick and is left out.",
         rows=rows,
-        shown=shown,
+        shown={"environment": "environment"} | {label: label for label in by_agent},
     )
+
+
+def objective_of(run: Run) -> float | None:
+    """Return the objective of a finished run: the exact one where it has one."""
+    found = run.result.get("objective_exact", run.result.get("objective"))
+    return None if found is None else float(found)
+
+
+def has_one_yardstick(agents: Sequence[Agent], environment: str) -> bool:
+    """Tell whether discount and risk measure are the same in all runs of an environment.
+
+    A run whose config cannot be read does not count.
+    """
+    runs = [run for one in agents for run in one.runs.get(environment, []) if run.settings]
+    return len(set(map(yardstick, runs))) == 1
 
 
 def yardstick(run: Run) -> tuple[Any, ...]:
     """Return what is to be maximised: discount and risk measure, with their parameters."""
     return tuple(
-        (name, value)
+        (name, str(value))  # a value may be a list, which no set holds
         for name, value in sorted(run.settings.items())
         if name.startswith(("discount.", "risk."))
     )

@@ -154,7 +154,8 @@ def consistency_figure(
     for row, environment in zip(grid, environments, strict=True):
         for axes, column in zip(row, COLUMNS, strict=True):
             _panel(axes, agents, environment, column, look)
-    solved = any("objective_optimal" in run.result for one in agents for run in one.members)
+    drawn = [run for one in agents for name in environments for run in one.runs.get(name, [])]
+    solved = any("objective_optimal" in run.result for run in drawn)
     key(
         figure,
         _handles(names, look, solved),
@@ -225,24 +226,25 @@ def _exact_lines(
 ) -> None:
     """Draw the optimum, and the exact agent of each learned one in its colour."""
     learned = [
-        (one, method_of(runs[0]))
+        (one, method_of(runs[0]), yardstick(runs[0]))
         for one in agents
         if not _is_exact(one) and (runs := one.runs.get(environment))
     ]
-    optimal = None
+    optima = set()
     for one in agents:
         for run in one.runs.get(environment, []):
-            optimal = run.result.get("objective_optimal", optimal)
+            if "objective_optimal" in run.result:
+                optima.add(run.result["objective_optimal"])
             if run.choices["agent"] not in EXACT:
                 continue
             worth = run.result.get(
                 "objective_exact" if column == "eval_objective" else "return_mean"
             )
-            for other, method in learned:
-                if worth is not None and method == method_of(run):
+            for other, method, aim in learned:
+                if worth is not None and (method, aim) == (method_of(run), yardstick(run)):
                     colour = look[other.label]["color"]
                     axes.axhline(worth, color=colour, linestyle="--", linewidth=1.2)
-    if optimal is not None and column == "eval_objective":
+    for optimal in sorted(optima) if column == "eval_objective" else ():
         axes.axhline(optimal, color="#000000", linestyle=":", linewidth=1.4)
 
 

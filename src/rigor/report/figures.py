@@ -43,11 +43,12 @@ def learning_curves(
     shared, names = shorten(list(groups))
     if shared:
         title = f"{title} of {shared}"
-    width, columns, below = key_room(names, 7.0 if len(panels) == 1 else 12.0)
+    labels = [_label(name, seeds) for name, seeds in zip(names, groups.values(), strict=True)]
+    width, columns, below = key_room(labels, 7.0 if len(panels) == 1 else 12.0)
     figure = new_figure(width, 4.6 + below, title)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (column, label) in zip(all_axes, panels, strict=True):
-        _panel(axes, groups, names, column)
+        _panel(axes, groups, labels, column)
         axes.set_xlabel("agent steps")
         axes.set_ylabel(label)
     handles, _ = all_axes[0].get_legend_handles_labels()
@@ -68,18 +69,23 @@ def _reading(groups: "dict[str, list[pd.DataFrame]]") -> str:
     return f"thick: mean over seeds; thin: one seed; {shaded}"
 
 
+def _label(name: str, seeds: "list[pd.DataFrame]") -> str:
+    label = name if len(seeds) == 1 else f"{name} ({len(seeds)} seeds)"
+    evaluated = any(len(_points(metrics, "eval_score")) for metrics in seeds)
+    return label if evaluated else f"{label}: no evaluation yet"
+
+
 def _panel(
-    axes: "Axes", groups: "dict[str, list[pd.DataFrame]]", names: Sequence[str], column: str
+    axes: "Axes", groups: "dict[str, list[pd.DataFrame]]", labels: Sequence[str], column: str
 ) -> None:
     drawn = 0
-    for index, (name, seeds) in enumerate(zip(names, groups.values(), strict=True)):
+    for index, (label, seeds) in enumerate(zip(labels, groups.values(), strict=True)):
         style = line_style(index)
         curves = [_points(metrics, column) for metrics in seeds]
         curves = [points for points in curves if len(points)]
         drawn += len(curves)
-        label = name if len(seeds) == 1 else f"{name} ({len(seeds)} seeds)"
         if not curves:
-            axes.plot([], [], label=f"{label}: no evaluation yet", **style)
+            axes.plot([], [], label=label, **style)
             continue
         alone = len(curves) == 1
         for points in curves:

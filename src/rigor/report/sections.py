@@ -107,7 +107,11 @@ def _learning(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Se
         "rise at the end."
     )
     section.pictures = [Picture("learning_curves", caption, small, small=True)]
-    landers = _with_curves(agents, is_lander)
+    landers = [
+        name
+        for name in _with_curves(agents, is_lander)
+        if comparison.has_one_yardstick(agents, name)
+    ]
     if landers:
         caption = (
             "The lunar lander: evaluations against agent steps, mean over seeds with its 95 % "
@@ -122,7 +126,7 @@ def _learning(agents: Sequence[Agent], look: panels.Styles, gallery: Path) -> Se
 
 def _with_curves(agents: Sequence[Agent], wanted: Callable[[Run], bool]) -> list[str]:
     """Return the environments that are wanted and have an evaluation of a learner to show."""
-    names = {name for one in agents for name, runs in one.runs.items() if wanted(runs[0])}
+    names = {name for one in agents for name, runs in one.runs.items() if any(map(wanted, runs))}
     return [name for name in panels.environments_with_curves(agents) if name in names]
 
 

@@ -59,11 +59,12 @@ def shares_figure(rows: Sequence[Row]) -> "Figure":
 
 
 def _draw(axes: "Axes", y: int, row: Row, least: float) -> None:
-    """Draw a row; of the paper's marks below `least` a half would show, so none does."""
+    """Draw a row; of marks just below `least` a half would show, so none does."""
     scale = 100.0 / row["optimal"]
     ends = [scale * row["objective_low"], scale * row["objective_high"]]  # nan for one seed
     axes.plot(ends, [y, y], color=OURS, linewidth=1.6)
-    axes.plot(row["percent"], y, marker="o", color=OURS, markersize=4.5)
+    if row["percent"] >= least:
+        axes.plot(row["percent"], y, marker="o", color=OURS, markersize=4.5)
     paper = row.get("paper_objective")
     if not paper or row.get("note"):
         return

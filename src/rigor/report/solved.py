@@ -7,6 +7,7 @@ import numpy as np
 
 from rigor.report import published, scores
 from rigor.report.agents import Agent
+from rigor.report.comparison import objective_of
 from rigor.report.consistency import Group, split_sheet
 from rigor.report.runs import Run
 from rigor.report.sheet import Sheet, with_interval
@@ -115,7 +116,7 @@ def _other(groups: list[Group]) -> Sheet:
 def _rows(groups: list[Group], keys: Sequence[str]) -> list[tuple[dict[str, Any], Run]]:
     found = []
     for one, name, runs in sorted(groups, key=lambda group: (group[1], group[0].label)):
-        ours = np.array([_objective(run.result) for run in runs])
+        ours = np.array([objective_of(run) for run in runs])
         objective = scores.estimate(scores.mean, [ours])
         optimal = runs[0].result["objective_optimal"]
         row: dict[str, Any] = {
@@ -136,12 +137,7 @@ def _rows(groups: list[Group], keys: Sequence[str]) -> list[tuple[dict[str, Any]
 
 
 def _is_solved(run: Run) -> bool:
-    return "objective_optimal" in run.result and _objective(run.result) is not None
-
-
-def _objective(result: dict[str, float]) -> float | None:
-    """Return the policy's exact value, or else that of its evaluation games."""
-    return result.get("objective_exact", result.get("objective"))
+    return "objective_optimal" in run.result and objective_of(run) is not None
 
 
 def _without(agent: Agent, *groups: str) -> str:

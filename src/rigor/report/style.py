@@ -18,7 +18,7 @@ DPI = 160
 FIGURE = (".png", ".svg")  # the files of a figure
 
 _TITLE_LETTERS = 9  # per inch
-_LEGEND_LETTERS = 13  # per inch
+_LEGEND_LETTERS = 11  # per inch
 _LEGEND_ROWS = 8  # more entries than that stand side by side, where their names are short enough
 
 

@@ -108,9 +108,9 @@ def shorten(names: list[str]) -> tuple[str, list[str]]:
     """Return what all names share (`*` for what differs), and what is left of each.
 
     Names are compared part by part between dashes; where their numbers of parts differ, only the
-    parts at the start are compared.
+    parts at the start are compared. What stands behind a space, as settings do, is no part.
     """
-    parts = [name.split("-") for name in names]
+    parts = [_parts(name) for name in names]
     if len(set(names)) < 2:
         return "", names
     shared = [len(set(column)) == 1 for column in zip(*parts, strict=False)]
@@ -126,6 +126,12 @@ def shorten(names: list[str]) -> tuple[str, list[str]]:
         for part in parts
     ]
     return re.sub(r"(\*-)+\*", "*", "-".join(shown)), left
+
+
+def _parts(name: str) -> list[str]:
+    head, space, settings = name.partition(" ")
+    *first, last = head.split("-")
+    return [*first, last + space + settings]
 
 
 def _row(run: RunDirectory) -> dict[str, Any]:
