@@ -226,10 +226,9 @@ class Training:
             for start in dict.fromkeys((found, before)):
                 agent.initial_stock = start
                 returns = evaluate.play(agent, env, games, 0.0, self.factors, seed).learned
-                _, c = agent.utility.oce(returns)
-                utilities = agent.utility.f(c + returns) - c
-                error = utilities.std() / math.sqrt(games)
-                worth.append((utilities.mean() - PESSIMISM * error, c))
+                value, c = agent.utility.oce(returns)
+                error = agent.utility.f(c + returns).std() / math.sqrt(games)
+                worth.append((value - PESSIMISM * error, c))
         finally:
             env.close()
         low, high = agent.candidates.range()

@@ -27,9 +27,9 @@ class Outer:
       batch: initial states kept and averaged over, >= 1.
       relabel: share of the replayed transitions that get another initial stock, in [0, 1].
       games: played by the greedy policy after each search, >= 0, from the c₀ found and from the one
-        before; c₀ becomes the best one for the better returns. As OCE(Z) = sup_c {−c + E f(c + Z)},
-        no policy is worth less from there, while a prediction too high at a wrong c₀ is found out.
-        0 trusts the predictions.
+        before; c₀ becomes the best one for the better returns, by the lower end of an interval. As
+        OCE(Z) = sup_c {−c + E f(c + Z)}, neither policy is worth less from its own best, while a
+        prediction too high at a wrong c₀ is found out. 0 trusts the predictions.
     """
 
     points: int = MISSING
