@@ -1,9 +1,9 @@
-# Two commands do everything, set-up included: `make train` and `make test`.
+# `make train` and `make test` do everything, including the set-up.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
-# One thread a process: with more, two processes on two cores wait for each other.
+# One thread in each process: with more, two processes on two cores wait for each other.
 export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
 
@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-train: $(READY) ## the main job on a small budget: Breakout, three seeds, about 5 minutes
+train: $(READY) ## Breakout with three seeds on a small budget, about 5 minutes
 	$(BIN)/rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2 \
 	  train.steps=2000 env.max_frames=4000 \
 	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
@@ -35,23 +35,23 @@ check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
-docs: $(READY) ## the pages, site/docs/index.html; a link that leads nowhere is an error
+docs: $(READY) ## build site/docs/index.html; a broken link is an error
 	$(BIN)/sphinx-build -q -E -a -W --keep-going -c docs . site
 	@echo site/docs/index.html
 
-# without the public peer the benchmark says so and goes on
+# without the public peer, the benchmark prints a notice and continues
 $(PEERS): $(READY)
 	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]' && touch $@
 
-bench: $(READY) $(PEERS) ## speed against peers and the floor, 10 minutes; QUICK=1 for a look, OUT=file.json
+bench: $(READY) $(PEERS) ## speed against peers, 10 minutes; QUICK=1 for a short run, OUT=file.json
 	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
 	$(BIN)/python benchmarks/grid.py $(if $(OUT),--bench $(OUT))
 
-bench-compare: $(READY) ## what moved between two benchmarks: OLD=a.json NEW=b.json
+bench-compare: $(READY) ## differences between two benchmarks: OLD=a.json NEW=b.json
 	$(BIN)/python benchmarks/compare.py $(OLD) $(NEW)
 
-bench-memory: $(READY) ## what a replay of a million frames takes: 7 GB of memory and of disk
+bench-memory: $(READY) ## memory of a replay of a million frames; needs 7 GB of memory and of disk
 	$(BIN)/python benchmarks/memory.py
 
-clean: ## remove .venv, pages and caches; runs stay
+clean: ## remove .venv, pages and caches, but no runs
 	rm -rf .venv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -141,17 +141,19 @@ def run(case: str, graph: str, device: str, seconds: float) -> None:
 
     from rigor.errors import Stopped
     from rigor.learning import loop
-    from rigor.tracking.metrics import MetricsFile
-    from rigor.tracking.progress import Progress
-    from rigor.tracking.rundir import RunDirectory
-    from rigor.tracking.wandb_sink import Sink
+    from rigor.learning.milestones import COLUMNS, Outputs
+    from rigor.learning.training import State, Training
+    from rigor.runs.directory import RunDirectory
+    from rigor.runs.metrics import MetricsFile
+    from rigor.runs.progress import Progress
+    from rigor.runs.trackers import Trackers
 
     torch.set_num_threads(1)
     warm_up = WARM_UP if device == "cuda" else 400
     threads = max(1, min(8, (os.cpu_count() or 1) // 2))
     clock: dict[str, float] = {}
 
-    def stop(state: loop.State) -> int | None:
+    def stop(state: State) -> int | None:
         if state.steps < warm_up:
             return None
         if not clock:
@@ -176,19 +178,13 @@ def run(case: str, graph: str, device: str, seconds: float) -> None:
             f"env.threads={threads}",
         )
         with RunDirectory.open(one.path, one.plain, one.digest) as directory:
-            training = loop.Training(one.config, directory, torch.device(device))
+            training = Training(one.config, directory, torch.device(device))
             state = training.start(lambda line: None)
             progress = Progress(one.steps, "gpu", directory.log_path, enabled=False)
-            metrics = MetricsFile(directory.metrics_path, loop.COLUMNS).open(state.told)
+            metrics = MetricsFile(directory.metrics_path, COLUMNS).open(state.steps_logged)
             with metrics, progress, contextlib.suppress(Stopped):
-                loop.train(
-                    training,
-                    state,
-                    metrics,
-                    progress,
-                    Sink(None, directory.log_path),
-                    lambda: stop(state),
-                )
+                sink = Trackers([])
+                loop.train(training, state, Outputs(metrics, progress, sink, lambda: stop(state)))
 
 
 if __name__ == "__main__":

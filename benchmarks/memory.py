@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from rigor.learning.replay import Layout, Replay, ReplayFile
+from rigor.learning.replay import Layout, Replay
+from rigor.learning.replay_file import ReplayFile
 
 FRAMES = 1_000_000
 

@@ -9,16 +9,18 @@ from single_file import SingleFile
 from timing import Samples, interleaved
 
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/ names
-from rigor import config
-from rigor.launch.job import Job, job
+from rigor.config import config
+from rigor.learning import fast_loss
 from rigor.learning.agent import Agent
-from rigor.learning.networks import as_input
-from rigor.learning.replay import Batch
+from rigor.learning.networks import scale_pixels
+from rigor.learning.replay import Batch, Transitions
 from rigor.maths import quantile
+from rigor.runs.job import Job, job
 
 CPU = torch.device("cpu")
 CASES = {
     "4x10x50": ["agent=multihorizon", "agent.quantiles=50"],
+    "4x10x1": ["agent=multihorizon", "agent.quantiles=1", "train.huber=inf"],
     "18x10x200": ["agent=multihorizon", "agent.quantiles=200", "env.full_actions=true"],
     "4x1x200": ["agent=singlehorizon", "agent.quantiles=200"],
 }
@@ -52,9 +54,9 @@ def make_peer(agent: Agent, games: Any) -> SingleFile:
     train = agent.config.train
     peer = SingleFile(
         games,
-        agent.online.shape,
-        agent.learned._backup.numpy(),
-        agent._weights.numpy(),
+        agent.online.head.shape,
+        agent.values._step_factors.astype(np.float32),
+        agent.values._weights.float().numpy(),
         train.huber,
         train.learning_rate,
         train.adam_eps,
@@ -77,31 +79,33 @@ def random_batch(n_actions: int) -> Batch:
         stock=np.zeros(BATCH),
         stock_start=np.zeros(BATCH),
         action=rng.integers(0, n_actions, BATCH),
-        reward=rng.choice([-1.0, 0.0, 1.0], BATCH),
-        terminated=rng.random(BATCH) < 0.05,
+        reward=rng.choice([-1.0, 0.0, 1.0], (1, BATCH)),
+        terminated=rng.random((1, BATCH)) < 0.05,
+        length=np.ones(BATCH, np.int64),
     )
 
 
 def for_peer(batch: Batch) -> list[torch.Tensor]:
     """Return a batch as the peer takes it."""
-    numbers = (batch.t, batch.action, batch.reward.astype(np.float32))
+    numbers = (batch.t, batch.action, batch.reward[0].astype(np.float32))
     return [
         batch.observation.contiguous(),
         batch.observation_next.contiguous(),
         *map(torch.tensor, numbers),
-        torch.tensor(batch.terminated.astype(np.float32)),
+        torch.tensor(batch.terminated[0].astype(np.float32)),
     ]
 
 
 def losses_agree(agent: Agent, peer: SingleFile) -> float:
     """Return the relative difference of the two losses of one batch."""
-    batch = random_batch(agent.online.shape[0])
-    here, there = agent.loss(batch).item(), peer.loss(*for_peer(batch)).item()
+    batch = random_batch(agent.online.head.shape[0])
+    transitions = Transitions(*map(torch.as_tensor, agent.transitions(batch)))
+    here, there = agent.loss(transitions).item(), peer.loss(*for_peer(batch)).item()
     return abs(here - there) / abs(there)
 
 
 def loss(repeats: int) -> dict[str, Samples]:
-    """Time the loss forward and backward: our three ways, and two usual ones."""
+    """Time the loss forward and backward: our two kernels, and two usual ways."""
     found = {}
     for n_horizons, n in ((10, 200), (1, 200), (10, 50)):
         torch.manual_seed(0)
@@ -109,9 +113,9 @@ def loss(repeats: int) -> dict[str, Samples]:
         y = torch.randn(BATCH, n_horizons, n)
         tau = torch.tensor(quantile.levels(n), dtype=torch.float32)
 
-        def ours(pairs: quantile.Pairs, x=x, y=y, tau=tau) -> None:
+        def ours(kernel: fast_loss.SumOverPairs, x=x, y=y, tau=tau) -> None:
             x.grad = None
-            quantile.quantile_huber_loss(x, y, tau, 0.1, "qr_dqn", pairs).backward()
+            fast_loss.fast_quantile_huber_loss(x, y, tau, 0.1, "qr_dqn", kernel).backward()
 
         def pairwise(x=x, y=y, tau=tau) -> None:
             x.grad = None
@@ -129,9 +133,8 @@ def loss(repeats: int) -> dict[str, Samples]:
 
         found[f"loss {BATCH}x{n_horizons}x{n}"] = interleaved(
             {
-                "compiled": lambda ours=ours: ours(quantile.meet_compiled()),
-                "all pairs": lambda ours=ours: ours(quantile.meet),
-                "sorted": lambda ours=ours: ours(quantile.meet_sorted),
+                "compiled": lambda ours=ours: ours(fast_loss.compiled_sum_over_pairs()),
+                "all pairs": lambda ours=ours: ours(fast_loss.sum_over_pairs),
                 "eager pairwise": pairwise,
                 "smooth_l1 style": smooth_l1,
             },
@@ -148,13 +151,13 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
     difference = losses_agree(agent, peer)
     assert difference < 1e-4, f"{case}: the peer's loss differs by {difference:.2g}"
     for one in (agent, half):
-        one.learned.compile_loss(lambda line: None)  # as a run of this length does
-    net, n_actions = agent.online, agent.online.shape[0]
+        one.values.compile_loss(lambda line: None, BATCH, 1, 1e9)  # as a run of this length does
+    net, n_actions = agent.online, agent.online.head.shape[0]
     batch = random_batch(n_actions)
     action, t = torch.from_numpy(batch.action), torch.from_numpy(batch.t)
-    frames, stock = as_input(batch.observation), torch.zeros(BATCH)
+    frames, stock = scale_pixels(batch.observation), torch.zeros(BATCH)
     theirs = for_peer(batch)
-    hidden = torch.randn(BATCH, net.head.in_features, requires_grad=True)
+    hidden = torch.randn(BATCH, net.head.linear.in_features, requires_grad=True)
 
     def trunk() -> None:
         net.zero_grad(set_to_none=True)
@@ -170,11 +173,11 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
 
     def taken() -> None:
         net.zero_grad(set_to_none=True)
-        net.of_actions(hidden, action).sum().backward()
+        net.head.of_actions(hidden, action).sum().backward()
 
     def whole() -> None:
         net.zero_grad(set_to_none=True)
-        net.quantiles(hidden)[torch.arange(BATCH), action].sum().backward()
+        net.head(hidden)[torch.arange(BATCH), action].sum().backward()
 
     found = {
         f"trunk {case}": interleaved(
@@ -184,18 +187,18 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
             {"rigor": taken, "full head": whole}, repeats
         ),
     }
-    weights = agent._weights[t[:1]]
+    weights = agent.values._weights[t[:1]].float()
     for n in (1, 8):
         few = hidden[:n].detach()
-        agent.online.means(few)
+        agent.online.head.means(few)
 
         @torch.no_grad()
         def collapsed(few=few) -> None:
-            (net.means(few)[..., 0] @ weights[0]).argmax(1)
+            (net.head.means(few) @ weights[0]).argmax(1)
 
         @torch.no_grad()
         def full(few=few) -> None:
-            (net.quantiles(few).mean(3) @ weights[0]).argmax(1)
+            (net.head(few).mean(3) @ weights[0]).argmax(1)
 
         found[f"choice of {n} {case}"] = interleaved(
             {"rigor": collapsed, "full head": full}, repeats
@@ -203,7 +206,7 @@ def network(case: str, repeats: int) -> dict[str, Samples]:
     games_now = batch.observation[:8].numpy(), batch.t[:8]
 
     def after_update() -> None:
-        net.forget_means()
+        torch.autograd.graph.increment_version(list(net.parameters()))
         agent.greedy(*games_now, batch.stock[:8])
 
     found[f"acting of 8 {case}"] = interleaved(

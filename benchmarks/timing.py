@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rigor.tracking.provenance import commit
+from rigor.runs.provenance import commit
 
 Samples = dict[str, list[float]]
 

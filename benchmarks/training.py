@@ -15,12 +15,15 @@ from pieces import CASES, CPU, compose, make_agent, make_peer
 from timing import Samples
 
 from rigor.errors import Stopped
-from rigor.launch.job import Job
-from rigor.learning import loop
-from rigor.tracking.metrics import MetricsFile
-from rigor.tracking.progress import Progress
-from rigor.tracking.rundir import RunDirectory
-from rigor.tracking.wandb_sink import Sink
+from rigor.learning import loop, parallel_loop
+from rigor.learning.engine import lacks_bf16
+from rigor.learning.milestones import COLUMNS, Outputs
+from rigor.learning.training import Training
+from rigor.runs.directory import RunDirectory
+from rigor.runs.job import Job
+from rigor.runs.metrics import MetricsFile
+from rigor.runs.progress import Progress
+from rigor.runs.trackers import Trackers
 
 WARM_UP = 1600  # agent steps before the first update, of every arm
 
@@ -35,7 +38,7 @@ def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
         peers = _peers(case)
         ways = {"rigor": [], "rigor bf16": ["train.precision=bf16"]}
         if "sb3-contrib" in peers:  # which chooses by the target network: one forward fewer
-            ways["rigor, agent.double=target"] = ["agent.double=target"]
+            ways["rigor, train.double=target"] = ["train.double=target"]
         runs = {name: _rigor(case, way, folder, after) for name, way in ways.items()} | peers
         samples: Samples = {name: [] for name in runs}
         for _ in range(repeats):
@@ -44,6 +47,32 @@ def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
                 steps = run(chunk)
                 samples[name].append(1e3 * (time.process_time() - began) / steps)
     return {f"training {case}": samples}
+
+
+def learners(case: str, rollouts: int, repeats: int) -> dict[str, Samples]:
+    """Return CPU milliseconds per agent step of both learners, in turn.
+
+    Args:
+      case: a key of `pieces.CASES`. rollouts: of the parallel learner in each chunk.
+    """
+    precisions = ["fp32"] if lacks_bf16(CPU) else ["fp32", "bf16"]
+    with contextlib.ExitStack() as after:
+        folder = after.enter_context(tempfile.TemporaryDirectory())
+        runs = {
+            f"{learner} {precision}": _rigor(
+                case, [f"learner={learner}", f"train.precision={precision}"], folder, after
+            )
+            for learner in ("replay", "parallel")
+            for precision in precisions
+        }
+        samples: Samples = {name: [] for name in runs}
+        for _ in range(repeats):
+            for name, run in runs.items():
+                began = time.process_time()
+                # both chunks take about the same time
+                steps = run(128 * 32 * rollouts if "parallel" in name else 1000 * rollouts)
+                samples[name].append(1e3 * (time.process_time() - began) / steps)
+    return {f"learners {case}": samples}
 
 
 def settings(case: str, folder: str, learning_starts: int) -> list[str]:
@@ -64,27 +93,27 @@ def settings(case: str, folder: str, learning_starts: int) -> list[str]:
 
 def _rigor(case: str, overrides: list[str], folder: str, after: contextlib.ExitStack) -> Run:
     """Return what goes on with rigor's own loop, whole; it has taken its first updates."""
-    one = compose(*settings(case, folder, WARM_UP), *overrides)
+    given = settings(case, folder, WARM_UP)
+    if "learner=parallel" in overrides:  # it has no warm-up, and its own number of copies
+        given = [one for one in given if not one.startswith(("train.learning_", "env.num_envs"))]
+    one = compose(*given, *overrides)
     run = after.enter_context(RunDirectory.open(one.path, one.plain, one.digest))
-    training = loop.Training(one.config, run, CPU)
+    training = Training(one.config, run, CPU)
     after.callback(training.env.close)
     state = training.start(lambda line: None)
     # each chunk ends as a run that is told to stop does, but without its checkpoint
     training.save = lambda state: None
-    metrics = after.enter_context(MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told))
+    metrics = after.enter_context(MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged))
     progress = after.enter_context(Progress(one.steps, "bench", run.log_path, enabled=False))
 
     def go_on(steps: int) -> int:
         before, until = state.steps, state.steps + steps
+        sink = Trackers([])
+        outputs = Outputs(
+            metrics, progress, sink, lambda: signal.SIGTERM if state.steps >= until else None
+        )
         with contextlib.suppress(Stopped):
-            loop.train(
-                training,
-                state,
-                metrics,
-                progress,
-                Sink(None, run.log_path),
-                lambda: signal.SIGTERM if state.steps >= until else None,
-            )
+            (parallel_loop if training.memory is None else loop).train(training, state, outputs)
         return state.steps - before
 
     go_on(WARM_UP + 16)

@@ -1,7 +1,7 @@
-"""How Sphinx makes pages of the project's Markdown: `make docs`.
+"""Configuration of Sphinx, which builds the project's Markdown pages: `make docs`.
 
-The sources are the whole repository, so that a relative link works on a code host and on the pages.
-Formulas are plain text, as in docstrings: no page needs a script from elsewhere.
+The source directory is the whole repository, so that a relative link works both on a code host and
+in the built pages. Formulas are plain text, so that no page loads a script from another server.
 """
 
 project = "rigor"
@@ -9,26 +9,26 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = ["README.md", "docs/**", "launch/**", "benchmarks/**"]
 exclude_patterns = [".*", "build", "conf", "runs", "site", "src", "tests"]
-myst_heading_anchors = 4  # as a code host makes them
+myst_heading_anchors = 4  # the same anchors as on a code host
 
 html_theme = "furo"
 html_title = "rigor"
 html_show_copyright = False
 html_copy_source = False
 
-default_role = "code"  # docstrings have Markdown's single backticks
-napoleon_use_ivar = True  # attributes of dataclasses are described once
+default_role = "code"  # docstrings use single backticks, as in Markdown
+napoleon_use_ivar = True  # describes each attribute of a dataclass once
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # docstrings give shapes and units
+autodoc_typehints = "none"  # docstrings state shapes and units
 napoleon_attr_annotations = False
-highlight_language = "none"  # of blocks that name no language: commands and trees
+highlight_language = "none"  # for blocks without a language: commands and trees
 
 
 def _plain(app, what, name, obj, options, lines):
-    """Keep |x| and [E, *shape] from being taken for markup."""
+    """Escape | and *, so that |x| and [E, *shape] are not read as markup."""
     lines[:] = [line.replace("|", r"\|").replace("*", r"\*") for line in lines]
 
 
 def setup(app):
-    """Connect the above, before napoleon adds markup of its own."""
+    """Register `_plain` to run before napoleon, which adds its own markup."""
     app.connect("autodoc-process-docstring", _plain, priority=1)

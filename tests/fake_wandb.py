@@ -1,4 +1,4 @@
-"""A W&B server that keeps what it is sent, as far as `wandb sync` asks for one."""
+"""A fake W&B server that stores uploads, with the requests that `wandb sync` needs."""
 
 import gzip
 import json
@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KEY = "0" * 40
-"""What the client takes for a key."""
+"""A key that the client accepts."""
 
 
 class Server(ThreadingHTTPServer):
-    """Runs by id, each with its latest `config`, its `summary`, `history` rows, names and tags;
-    workspaces by their name.
+    """Stores runs by id, with `config`, `summary`, `history` rows, names and tags; and workspaces.
 
-    refuses: answer every query with an error of the server.
+    refuses: whether to answer every query with an error.
     """
 
     daemon_threads = True
@@ -29,11 +28,11 @@ class Server(ThreadingHTTPServer):
         self.refuses = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a client that hangs up."""
+        """Ignore a client that closes its connection."""
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def answer(self, query: str, asked: dict) -> dict:
@@ -52,7 +51,7 @@ class Server(ThreadingHTTPServer):
         return {"viewer": {"id": "v", "username": "me", "entity": "me", "flags": "{}"}}
 
     def stream(self, run: str, sent: dict) -> None:
-        """Keep rows from their offset on, as W&B does, and the last summary."""
+        """Store rows from their offset on, as W&B does, and the last summary."""
         for name, part in sent.get("files", {}).items():
             lines = [json.loads(line) for line in part["content"]]
             if name == "wandb-history.jsonl":
@@ -99,19 +98,19 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Print no requests."""
 
     def do_GET(self) -> None:
-        """Answer that somebody is here."""
+        """Answer with an empty object."""
         self._send({})
 
     def do_PUT(self) -> None:
-        """Keep an uploaded file."""
+        """Store an uploaded file."""
         self.server.files[self.path.strip("/")] = self._body()
         self._send({})
 
     def do_POST(self) -> None:
-        """Answer a query, or take a part of a run's stream."""
+        """Answer a query, or store a part of a run's stream."""
         body = self._body()
         stream = re.match(r"/files/[^/]+/[^/]+/([^/]+)/file_stream", self.path)
         if self.server.refuses:
@@ -140,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def served() -> Iterator[Server]:
-    """Serve on a port of its own for as long as the block."""
+    """Run a server on a free port inside the block."""
     server = Server()
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from rigor.learning.replay import Transitions
 
 HERE = Path(__file__).parent.parent / "benchmarks"
 
@@ -22,7 +25,7 @@ def test_the_single_file_peer_computes_the_same_loss_and_actions(case):
     _, agent, games = pieces.make_agent(case)
     peer = pieces.make_peer(agent, games)
     assert pieces.losses_agree(agent, peer) < 1e-5
-    batch = pieces.random_batch(agent.online.shape[0])
+    batch = pieces.random_batch(agent.online.head.shape[0])
     frames = batch.observation.numpy()
     there, here = peer.act(frames, batch.t), agent.greedy(frames, batch.t, batch.stock)
     assert (there == here).mean() > 0.9  # of equal values rounding may choose another
@@ -34,8 +37,8 @@ def test_the_single_file_peer_learns_from_the_same_gradient():
 
     _, agent, games = pieces.make_agent("4x10x50")
     peer = pieces.make_peer(agent, games)
-    batch = pieces.random_batch(agent.online.shape[0])
-    agent.loss(batch).backward()
+    batch = pieces.random_batch(agent.online.head.shape[0])
+    agent.loss(Transitions(*map(torch.as_tensor, agent.transitions(batch)))).backward()
     peer.loss(*pieces.for_peer(batch)).backward()
     pairs = list(zip(peer.online.parameters(), agent.online.parameters(), strict=True))
     assert all(float(here.grad.abs().max()) > 0 for _, here in pairs)

@@ -1,4 +1,4 @@
-"""What the documentation shows is run as it stands there."""
+"""The examples of the documentation run as printed."""
 
 import json
 import subprocess
@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli import TINY, refused, rigor_train
+from command_line import TINY, refused, rigor_train
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def blocks(page: str, language: str) -> list[str]:
+    """Return the code blocks of a page in this language."""
     return [
         block.removeprefix(f"{language}\n")
         for block in (DOCS / page).read_text().split("```")[1::2]
@@ -20,7 +21,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_problem_of_ones_own_is_solved(tmp_path):
+def test_the_documented_problem_is_solved(tmp_path):
     (code,), (yaml,) = blocks("exact.md", "python"), blocks("exact.md", "yaml")
     assert len(code.splitlines()) <= 40
     (tmp_path / "my_problems.py").write_text(code)
@@ -37,8 +38,9 @@ def test_the_problem_of_ones_own_is_solved(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_environment_of_ones_own_is_learned(tmp_path):
-    (code, table), (yaml,) = (blocks("own_environment.md", one) for one in ("python", "yaml"))
+def test_the_documented_environment_is_learned(tmp_path):
+    code, table = blocks("own_environment.md", "python")
+    (yaml,) = blocks("own_environment.md", "yaml")
     (tmp_path / "my_envs.py").write_text(code)
     (tmp_path / "mine" / "env").mkdir(parents=True)
     (tmp_path / "mine" / "env" / "corridor.yaml").write_text(yaml)
@@ -46,21 +48,21 @@ def test_an_environment_of_ones_own_is_learned(tmp_path):
     done = rigor_train(*choices, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     result = result_of(tmp_path / "out")
-    # at once, or through all four cells: nothing else is paid
-    assert result["return_mean"] in (0.0, 1.0, 10.0)
+    # 1 for leaving, 10 at the exit, and no other reward
+    assert result["score"] in (0.0, 1.0, 10.0)
 
     (tmp_path / "model.py").write_text(table)
     subprocess.run([sys.executable, "model.py"], cwd=tmp_path, check=True)
     choices = ("env=tabular", "env.path=model.npz", "agent=backward_induction", "risk=cvar")
     done = rigor_train(*choices, "tracker=none", "out=solved", cwd=tmp_path)
     assert done.code == 0, done
-    # two states, ten decisions, rewards of 1 and -1: at most the discounted sum of ten
+    # ten decisions with rewards of at most 1: the return is at most their discounted sum
     assert 0.0 < result_of(tmp_path / "solved")["objective"] < sum(0.99**t for t in range(10))
 
 
 @pytest.fixture
 def own(tmp_path):
-    """The module and the two configs of `own_discount.md`, word for word; returns the flag."""
+    """Write the module and the two configs of `own_discount.md`; return the flag for them."""
     (code,), files = blocks("own_discount.md", "python"), blocks("own_discount.md", "yaml")
     (tmp_path / "my_choices.py").write_text(code)
     for name, text in zip(("discount/delayed", "risk/soft_loss"), files, strict=True):
@@ -71,18 +73,19 @@ def own(tmp_path):
 
 
 def result_of(directory):
+    """Return the result of the one run in a directory."""
     (path,) = directory.glob("*/result.json")
     return json.loads(path.read_text())
 
 
 @pytest.mark.slow
-def test_a_discount_and_a_risk_measure_of_ones_own_are_learned(tmp_path, own):
+def test_the_documented_discount_and_risk_measure_are_learned(tmp_path, own):
     choices = ("discount=delayed", "risk=soft_loss", "out=out")
     done = rigor_train(*own, *TINY, *choices, cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     result = result_of(tmp_path / "out")
     assert result["initial_stock"] != 0.0  # searched with the user's f
-    (length,) = result["returns"]  # one game, whose risk measure is its return
+    (length,) = result["scores"]  # one episode, whose risk measure is its return
     expected = sum(min(1.0, 0.98 ** (t - 10)) for t in range(int(length)))
     assert result["objective"] == pytest.approx(expected, rel=1e-6)
 
@@ -91,12 +94,12 @@ def test_a_discount_and_a_risk_measure_of_ones_own_are_learned(tmp_path, own):
 @pytest.mark.parametrize(
     ("mine", "ours", "near"),
     [
-        # without a delay it is exponential, and without width the kink is that of CVaR at 1/2
+        # with delay 0 the discount is exponential, and with width 0 the utility is CVaR's at 1/2
         ("discount=delayed discount.delay=0 discount.gamma=.9", "discount.gamma=.9", 1e-12),
         ("risk=soft_loss risk.width=1e-5", "risk=cvar risk.tau=.5", 2e-5),
     ],
 )
-def test_a_discount_and_a_risk_measure_of_ones_own_are_solved(tmp_path, own, mine, ours, near):
+def test_the_documented_discount_and_risk_measure_are_solved(tmp_path, own, mine, ours, near):
     results = []
     for name, choices in (("mine", mine), ("ours", ours)):
         command = ("env=tabular", "agent=backward_induction", "tracker=none", f"out={name}")
@@ -124,7 +127,7 @@ NOT_FOUND = "No module named 'nowhere'"
         ("_target_: nowhere.X", "risk=softloss", ("risk=softloss", "did you mean soft_loss?")),
     ],
 )
-def test_what_is_wrong_with_ones_own_is_one_line(tmp_path, own, text, choices, parts):
+def test_a_mistake_in_a_user_class_is_refused_in_one_line(tmp_path, own, text, choices, parts):
     for group in ("discount", "risk"):
         (tmp_path / "mine" / group / "wrong.yaml").write_text(text + "\n")
     refused(rigor_train(*own, *TINY, *choices.split(), "out=out", cwd=tmp_path), *parts)

@@ -1,4 +1,4 @@
-"""`docs/metrics.md` names every number that a run leaves, and none that no run leaves."""
+"""`docs/metrics.md` lists exactly the columns and keys that runs write."""
 
 import csv
 import json
@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli import TINY, environment, rigor_train
+from command_line import TINY, environment, rigor_train
 
 from rigor.exact import run as exact
-from rigor.learning import loop
+from rigor.learning import milestones
 
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
 COLUMNS, *KEYS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
@@ -34,24 +34,24 @@ RUNS = {
 
 
 def documented(*sections: str) -> list[str]:
-    """The names in the first column of the tables of some sections."""
+    """Return the names in the first column of the tables of these sections."""
     rows = re.findall(r"^\| (`.*?) \|", "\n".join(sections), flags=re.MULTILINE)
     return [name for row in rows for name in re.findall(r"`([\w/]+)`", row)]
 
 
-def test_the_columns_are_those_of_the_code_in_their_order():
-    assert documented(COLUMNS) == loop.COLUMNS
-    assert set(exact.COLUMNS) <= set(loop.COLUMNS)
+def test_the_page_lists_the_columns_of_the_code_in_order():
+    assert documented(COLUMNS) == milestones.COLUMNS
+    assert set(exact.COLUMNS) <= set(milestones.COLUMNS)
 
 
 @pytest.mark.parametrize("sections", [[COLUMNS], KEYS])
-def test_no_name_stands_twice(sections):
+def test_no_name_is_listed_twice(sections):
     names = documented(*sections)
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.slow
-def test_runs_leave_what_is_documented_and_all_of_it(tmp_path):
+def test_runs_write_exactly_the_documented_columns_and_keys(tmp_path):
     columns, keys = set(), set()
     for name, command in RUNS.items():
         out = tmp_path / name
@@ -62,13 +62,13 @@ def test_runs_leave_what_is_documented_and_all_of_it(tmp_path):
         keys |= json.loads((run.parent / "result.json").read_text()).keys()
     assert columns == set(documented(COLUMNS))
     assert keys == set(documented(*KEYS))
-    shown = in_wandb(next((tmp_path / "cartpole").glob("*/wandb/offline-run-*")))
+    shown = wandb_names(next((tmp_path / "cartpole").glob("*/wandb/offline-run-*")))
     assert shown - columns - keys == {"score/cartpole"}  # the page's score/PROBLEM
     assert "`score/PROBLEM`" in PAGE
 
 
-def in_wandb(run: Path) -> set[str]:
-    """The names that W&B shows of an offline run, without its own, such as `_step`."""
+def wandb_names(run: Path) -> set[str]:
+    """Return the names in the W&B summary of an offline run, without W&B's own, such as `_step`."""
     command = [Path(sys.executable).with_name("wandb"), "leet", "inspect", "--summary", "--json"]
     done = subprocess.run([*command, run], capture_output=True, text=True, check=True)
     names = {name for name in json.loads(done.stdout)["summary"] if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""The pages of the documentation: they build without a warning, whole and without a network."""
+"""The documentation builds without a warning, is complete, and loads nothing online."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def build(source, out):
-    """Run the command of `make docs` on a tree."""
+    """Run the command of `make docs` in the directory `source`."""
     command = re.search(r"sphinx-build (.*) site\n", (ROOT / "Makefile").read_text())
     return subprocess.run(
         [sys.executable, "-m", "sphinx", *command[1].split(), str(out)],
@@ -26,7 +26,7 @@ def build(source, out):
 
 
 class Page(HTMLParser):
-    """Collects the anchors of a page, what it links to and what it loads."""
+    """The anchors of a page, the targets of its links, and the files that it loads."""
 
     def __init__(self, path):
         super().__init__()
@@ -51,7 +51,7 @@ def site(tmp_path_factory):
     return out
 
 
-def test_every_page_of_the_documentation_is_there_and_in_the_list(site):
+def test_every_page_is_built_and_listed(site):
     pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
     listed = {urlsplit(link).path for link in Page(site / "docs" / "index.html").links}
     for path in pages:
@@ -61,7 +61,7 @@ def test_every_page_of_the_documentation_is_there_and_in_the_list(site):
             assert str(page).removeprefix("docs/") in {link.removeprefix("../") for link in listed}
 
 
-def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
+def test_links_have_targets_and_nothing_is_loaded_online(site):
     pages = {path: Page(path) for path in site.rglob("*.html")}
     for path, page in pages.items():
         for target in page.links + page.loads:
@@ -77,7 +77,7 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
         assert not re.search(r"@import|url\(.?https?:", style.read_text()), style
 
 
-def test_what_leads_nowhere_is_an_error(tmp_path):
+def test_a_link_without_a_target_is_an_error(tmp_path):
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "conf.py", tmp_path / "docs")
     (tmp_path / "README.md").write_text("# Front\n\n[page](docs/nowhere.md)\n")

@@ -1,10 +1,10 @@
-"""That agents learn, and stay good at it: two rows of the paper's tables against their optimum."""
+"""Learned agents reach the optimum in two rows of the paper's tables."""
 
 import csv
 import json
 
 import pytest
-from cli import rigor_train
+from command_line import rigor_train
 
 ROW = ["env.periods=10", "env.scaling=volatility", "discount=exponential", "discount.gamma=1"]
 
@@ -23,7 +23,7 @@ def test_wealth_management_is_learned_to_97_percent_of_the_optimum(tmp_path, exp
     (path,) = tmp_path.glob("runs/gbwm-*/result.json")
     result = json.loads(path.read_text())
     assert result["objective_exact"] > 0.97 * result["objective_optimal"]
-    # the experiment ends with its table: ours, exact and the paper's side by side
+    # the experiment ends with a table of learned, exact and published values
     (table,) = tmp_path.glob("runs/sweeps/*/report/tables/wealth.csv")
     (line,) = csv.DictReader(table.open())
     assert float(line["objective"]) == result["objective_exact"]

@@ -1,4 +1,4 @@
-"""The wheel, in an environment that has nothing else."""
+"""The wheel works in an empty virtual environment."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def call(*command, cwd, timeout=600):
 
 @pytest.mark.slow
 def test_the_wheel_works_in_an_empty_environment(tmp_path):
-    source = tmp_path / "source"  # a build leaves files in the tree it builds
+    source = tmp_path / "source"  # because a build writes files into its source tree
     source.mkdir()
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy

@@ -1,29 +1,23 @@
-"""What every problem with two forms must keep: a batch of copies, and one Gymnasium environment."""
+"""Checks of a problem that exists as a batch of copies and as a Gymnasium environment."""
 
 import warnings
 from collections import deque
-from pathlib import Path
 
 import numpy as np
 from gymnasium.utils.env_checker import check_env
-from omegaconf import OmegaConf
 
-from rigor import config
+from rigor.config import defaults
 from rigor.learning import checkpoint
 
-CONF = Path(__file__).parents[2] / "conf/env"
 SEED = np.random.SeedSequence(7)
 PARTS = ("observation", "reward", "terminated", "episode_end", "dummy")
 
 
 def built(schema, option, **changes):
-    """The schema with the values of its YAML, some of them changed."""
-    config.register()  # the resolvers
-    values = OmegaConf.load(CONF / f"{option}.yaml")
-    defaults = values.pop("defaults")
-    assert (defaults[0], defaults[-1]) == (schema.__name__, "_self_")
-    node = OmegaConf.merge(OmegaConf.structured(schema), values, changes)
-    return OmegaConf.to_object(node)
+    """Return the schema with the values of its YAML file, some of them changed."""
+    made = defaults.option("env", option, **changes)
+    assert type(made) is schema
+    return made
 
 
 def actions_for(env, n_steps, seed=0):
@@ -31,7 +25,7 @@ def actions_for(env, n_steps, seed=0):
 
 
 class Playback:
-    """A generator that gives one copy the numbers that a batch drew for it."""
+    """A generator that repeats the numbers that a batch sampled for one copy."""
 
     def __init__(self):
         self.rows = deque()
@@ -42,32 +36,32 @@ class Playback:
     random = standard_normal
 
 
-class Recorder:
-    """A generator that keeps what it draws."""
+class RecordingGenerator:
+    """A generator that records its numbers."""
 
     def __init__(self):
-        self.rng, self.drawn = np.random.default_rng(SEED), []
+        self.rng, self.sampled = np.random.default_rng(SEED), []
 
     def standard_normal(self, shape):
-        self.drawn.append(self.rng.standard_normal(shape))
-        return self.drawn[-1]
+        self.sampled.append(self.rng.standard_normal(shape))
+        return self.sampled[-1]
 
     def random(self, shape):
-        self.drawn.append(self.rng.random(shape))
-        return self.drawn[-1]
+        self.sampled.append(self.rng.random(shape))
+        return self.sampled[-1]
 
     def pass_on(self, draw, copies, players):
-        """Draw for some copies as the batch does and queue each one's share."""
-        self.drawn.clear()
+        """Sample for some copies as the batch does, and queue the numbers of each copy."""
+        self.sampled.clear()
         if len(copies):
             draw(len(copies), self)
-        for numbers in self.drawn:
+        for numbers in self.sampled:
             for copy, row in zip(copies, numbers, strict=True):
                 players[copy].rows.append(row)
 
 
-def told(env, action, ended, encode):
-    """Step a Gymnasium environment under next-step autoreset, told as a VectorEnv tells it."""
+def autoreset_step(env, action, ended, encode):
+    """Step a Gymnasium environment under next-step autoreset; return the parts of a `Step`."""
     if ended:
         return encode(env.reset()[0]), 0.0, False, False, True
     observation, reward, terminated, truncated, _ = env.step(action)
@@ -75,46 +69,46 @@ def told(env, action, ended, encode):
 
 
 def check_one_copy_is_the_gymnasium_form(spec, env, encode=np.asarray, n_steps=200):
-    """With one generator, both forms give the same numbers, bit for bit."""
+    """Check that both forms agree bit for bit if they use the same generator."""
     batch = spec.make(1, False)
     env.np_random = np.random.default_rng(SEED)
     ended = False
     np.testing.assert_array_equal(batch.reset(SEED)[0], encode(env.reset()[0]))
     for action in actions_for(batch, n_steps)[:, 0]:
         step = batch.step(np.array([action]))
-        for name, expected in zip(PARTS, told(env, action, ended, encode), strict=True):
+        for name, expected in zip(PARTS, autoreset_step(env, action, ended, encode), strict=True):
             np.testing.assert_array_equal(getattr(step, name)[0], expected, err_msg=name)
         ended = step.episode_end[0]
-    assert env.np_random.random() == batch._rng.random()  # no number more or less was drawn
+    assert env.np_random.random() == batch._rng.random()  # as many numbers were sampled
 
 
 def check_batch_is_single_copies(spec, make, encode=np.asarray, n_steps=40, n_envs=8):
-    """Copies fed one by one with the batch's noise go where the batch goes."""
-    batch, recorder = spec.make(n_envs, False), Recorder()
+    """Check that single copies with the noise of a batch agree with the batch."""
+    batch, recorder = spec.make(n_envs, False), RecordingGenerator()
     players, singles = [Playback() for _ in range(n_envs)], [make() for _ in range(n_envs)]
     recorder.pass_on(spec.begin, np.arange(n_envs), players)
     seen = batch.reset(SEED)
     for i, (env, player) in enumerate(zip(singles, players, strict=True)):
         env.np_random = player
         np.testing.assert_array_equal(encode(env.reset()[0]), seen[i])
-    ended, apart = np.zeros(n_envs, dtype=bool), False
+    ended, out_of_phase = np.zeros(n_envs, dtype=bool), False
     for action in actions_for(batch, n_steps):
         recorder.pass_on(spec.draw, np.flatnonzero(~ended), players)
         recorder.pass_on(spec.begin, np.flatnonzero(ended), players)
         step = batch.step(action)
         for i, env in enumerate(singles):
-            expected = told(env, action[i], ended[i], encode)
+            expected = autoreset_step(env, action[i], ended[i], encode)
             for name, value in zip(PARTS, expected, strict=True):
-                # arrays of other lengths may round otherwise
+                # arrays of another length may round differently
                 np.testing.assert_allclose(getattr(step, name)[i], value, rtol=1e-6, err_msg=name)
         ended = step.episode_end
-        apart |= 0 < ended.sum() < n_envs
+        out_of_phase |= 0 < ended.sum() < n_envs
     assert not any(player.rows for player in players)
-    return apart
+    return out_of_phase
 
 
 def check_restored_continues(spec, tmp_path, n_envs=5):
-    """A state that went through a checkpoint continues bit for bit, in as many copies."""
+    """Check that copies continue bit for bit from a state saved in a checkpoint."""
     env, other = spec.make(n_envs, False), spec.make(n_envs, False)
     assert env.state() is None
     assert other.reset(SEED).shape == (n_envs, *env.observation_shape)
@@ -123,9 +117,9 @@ def check_restored_continues(spec, tmp_path, n_envs=5):
     for start in (0, 1, 7, 40):
         for action in actions[:start]:
             env.step(action)
-        seen = env._problem.observe(env._t, env._state)
+        observation = env._dynamics.observe(env._t, env._state)
         saved = checkpoint.load(checkpoint.save(tmp_path, start, env.state()))
-        np.testing.assert_array_equal(other.restore(saved), seen)
+        np.testing.assert_array_equal(other.restore(saved), observation)
         for action in actions[40:]:
             ours, theirs = env.step(action), other.step(action)
             for name in PARTS:
@@ -142,7 +136,7 @@ def check_restored_continues(spec, tmp_path, n_envs=5):
 
 
 def check_is_gymnasium(env):
-    """Pass Gymnasium's checker without a warning; one seed, one trajectory."""
+    """Check that Gymnasium's checker gives no warning, and that a seed fixes the trajectory."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(env, skip_render_check=True)  # there is nothing to render
@@ -157,5 +151,5 @@ def check_is_gymnasium(env):
             if terminated or truncated:
                 break
         trajectories.append(rows)
-    for one, two in zip(*trajectories, strict=True):
-        np.testing.assert_array_equal(one, two)
+    for first, second in zip(*trajectories, strict=True):
+        np.testing.assert_array_equal(first, second)

@@ -30,13 +30,13 @@ def config(game="breakout", protocol="paper", **changes):
 
 
 def random_steps(env, n_steps, seed=0):
-    """Yield n_steps of random play, after a reset done by the caller."""
+    """Yield n_steps random steps; the caller resets before."""
     rng = np.random.default_rng(seed)
     for _ in range(n_steps):
         yield env.step(rng.integers(0, env.n_actions, env.n_envs))
 
 
-def test_the_57_games_are_roms_and_have_a_file_each():
+def test_the_57_games_are_roms_with_a_file_each():
     assert len(set(GAMES)) == 57
     assert set(GAMES) <= set(ale_py.roms.get_all_rom_ids())
     files = {path.stem: path for path in CONF.glob("*.yaml") if not path.stem.startswith("_")}
@@ -55,7 +55,7 @@ def test_protocols():
     assert protocol_value("machado", "life_loss") == "ignore"
     assert protocol_value("machado", "sticky") == 0.25
     assert PROTOCOLS["release"] == PROTOCOLS["paper"] | {"life_loss": "reset"}
-    with pytest.raises(ValueError, match="paper, machado, release"):
+    with pytest.raises(ValueError, match="paper, machado, release, dopamine"):
         protocol_value("papr", "sticky")
     with pytest.raises(ValueError, match="max_frames"):
         protocol_value("paper", "max_frames")
@@ -76,12 +76,12 @@ def test_protocols():
         ({"max_frames": 3}, r"env\.max_frames=3: .*env\.frame_skip=4"),
     ],
 )
-def test_refuses_what_cannot_work(changes, message):
+def test_values_out_of_range_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         config(**changes)
 
 
-def test_refuses_an_unknown_protocol_in_the_schema():
+def test_an_unknown_protocol_is_refused():
     schema = OmegaConf.merge(OmegaConf.structured(Atari), vars(config()))
     assert OmegaConf.to_object(schema) == config()
     schema.protocol = "papr"
@@ -94,7 +94,6 @@ def test_facts():
     assert (env.n_envs, env.n_actions) == (2, 4)
     assert (env.observation_shape, env.observation_dtype) == ((4, 84, 84), np.dtype(np.uint8))
     assert (env.max_time, env.time_scale, env.frame_stack) == (27_000, 1000.0, 4)
-    assert env.reward_bound == 1.0
     assert config(protocol="machado").make(1, False).n_actions == 18
     observation = env.reset(SEED)
     assert (observation.shape, observation.dtype) == ((2, 4, 84, 84), np.uint8)
@@ -102,7 +101,7 @@ def test_facts():
     env.close()
 
 
-def test_an_action_out_of_range_is_refused_and_does_not_hang():
+def test_an_action_out_of_range_is_refused():
     env = config("pong").make(2, False)
     env.reset(SEED)
     for actions in ([0, 6], [-1, 0], [0]):
@@ -112,8 +111,8 @@ def test_an_action_out_of_range_is_refused_and_does_not_hang():
 
 
 @pytest.mark.parametrize("life_loss", ["terminal", "reset", "ignore"])
-def test_stack_is_the_frames_since_the_reset_and_zeros(life_loss):
-    # What a replay of single frames relies on: frame t−j if j <= t, else zero.
+def test_the_stack_holds_the_frames_since_the_reset_and_zeros(life_loss):
+    # A replay of single frames relies on this: frame t−j if j <= t, else zero.
     env = config(life_loss=life_loss).make(2, False)
     observation = env.reset(SEED)
     frames = [[stack[-1]] for stack in observation]
@@ -128,7 +127,7 @@ def test_stack_is_the_frames_since_the_reset_and_zeros(life_loss):
                 frames[i].append(observation[i, -1])
                 n_lives += bool(step.terminated[i] and not step.episode_end[i])
             t = len(frames[i]) - 1
-            assert frames[i][0].any()  # a black first frame would make this test empty
+            assert frames[i][0].any()  # with a black first frame the test would check nothing
             for j in range(4):
                 expected = frames[i][t - j] if j <= t else np.zeros((84, 84), np.uint8)
                 np.testing.assert_array_equal(observation[i, 3 - j], expected)
@@ -137,7 +136,7 @@ def test_stack_is_the_frames_since_the_reset_and_zeros(life_loss):
 
 
 @pytest.mark.parametrize("protocol", ["paper", "machado"])
-def test_the_dummy_follows_the_end_and_moves_nothing(protocol):
+def test_a_dummy_step_follows_the_end_and_gives_no_reward(protocol):
     env = config(protocol=protocol).make(2, False)
     env.reset(SEED)
     ended = np.zeros(2, dtype=bool)
@@ -151,7 +150,7 @@ def test_the_dummy_follows_the_end_and_moves_nothing(protocol):
     assert n_ends >= 1
 
 
-def test_what_a_lost_life_does():
+def test_effect_of_a_lost_life():
     plays = {}
     for life_loss in ("terminal", "reset", "ignore"):
         env = config(life_loss=life_loss).make(1, False)
@@ -193,7 +192,7 @@ def test_evaluation_plays_whole_games(life_loss):
     [("terminal", 100, 25), ("terminal", 102, 26), ("reset", 102, 26), ("ignore", 102, 26)],
 )
 def test_max_frames_truncates_at_max_time(life_loss, max_frames, length):
-    # Pong loses no life, so every episode has this many steps, no-ops not counted.
+    # Pong has no lives, so every episode has this number of steps, not counting no-ops.
     env = config("pong", max_frames=max_frames, life_loss=life_loss).make(2, False)
     assert env.max_time == length
     env.reset(SEED)
@@ -204,8 +203,8 @@ def test_max_frames_truncates_at_max_time(life_loss, max_frames, length):
     assert sum(step.episode_end.sum() for step in steps) == 6
 
 
-class FakeGames:
-    """Say what the emulator might: lives, terminated and truncated of one copy at each step."""
+class FakeEmulator:
+    """Return lives, terminated and truncated of one copy from a script."""
 
     def __init__(self, *script):
         self.script = list(script)
@@ -219,11 +218,15 @@ class FakeGames:
 def test_lives_won_and_lost_around_a_truncation():
     env = config().make(1, False)
     env.reset(SEED)
-    env._games = FakeGames(
-        (6, False, False),  # five lives before: one won
+    env._games = FakeEmulator(
+        (6, False, False),  # a life more than the five before
         (6, False, True),  # truncated
-        (5, False, False),  # the dummy step: the fewer lives of a new game are not a loss
-        (4, False, True),  # a life lost on the step that is truncated cuts the bootstrap
+        (
+            5,
+            False,
+            False,
+        ),  # the dummy step: a new game starts with fewer lives, which is not a loss
+        (4, False, True),  # a life lost in a truncated step cuts the bootstrap
     )
     steps = [env.step(np.array([0])) for _ in range(4)]
     assert [bool(step.terminated[0]) for step in steps] == [False, False, False, True]
@@ -233,13 +236,13 @@ def test_lives_won_and_lost_around_a_truncation():
 
 @pytest.mark.parametrize("noop_max", [0, 30])
 def test_no_ops_make_games_start_differently(noop_max):
-    # The invaders march on during the no-ops.
+    # The invaders move during the no-ops.
     first = config("space_invaders", noop_max=noop_max).make(4, False).reset(SEED)
     assert (len(np.unique(first, axis=0)) > 1) == (noop_max > 0)
 
 
 @pytest.mark.parametrize("fire_reset", [False, True])
-def test_fire_starts_a_game_that_waits_for_it(fire_reset):
+def test_fire_starts_games_that_wait_for_it(fire_reset):
     env = config(fire_reset=fire_reset).make(1, False)
     env.reset(SEED)
     lost = [env.step(np.array([0])).terminated[0] for _ in range(60)]
@@ -252,11 +255,11 @@ def test_rewards_are_raw_and_learned_rewards_are_clipped():
     rewards = np.array([step.reward for step in random_steps(env, 100)])
     assert rewards.dtype == np.float64
     assert set(rewards.flat) == {0.0, 25.0}
-    assert set(env.learned_reward(rewards).flat) == {0.0, 1.0}
-    np.testing.assert_array_equal(env.learned_reward(np.array([-7.0, -1.0, 0.0])), [-1, -1, 0])
+    assert set(env.learner_reward(rewards).flat) == {0.0, 1.0}
+    np.testing.assert_array_equal(env.learner_reward(np.array([-7.0, -1.0, 0.0])), [-1, -1, 0])
 
 
-def test_one_seed_one_play_whatever_the_threads():
+def test_a_seed_fixes_the_episode_for_any_number_of_threads():
     env, other = config().make(2, False), config(threads=1).make(2, False)
     np.testing.assert_array_equal(env.reset(SEED), other.reset(SEED))
     for a, b in zip(random_steps(env, 150), random_steps(other, 150), strict=True):
@@ -264,8 +267,8 @@ def test_one_seed_one_play_whatever_the_threads():
         np.testing.assert_array_equal(a.reward, b.reward)
 
 
-def test_copies_and_seeds_have_their_own_streams():
-    # Under sticky actions, one action for all: what differs is the emulator's generator.
+def test_copies_and_seeds_use_different_random_numbers():
+    # All copies take the same actions, so only the emulator's sticky actions differ.
     play = []
     for seed in (11, 12):
         env = config("pong", protocol="machado").make(2, False)
@@ -315,7 +318,7 @@ def test_is_gymnasiums_preprocessing_bit_for_bit(game, id, monkeypatch):
 
 
 def resize(image, size, interpolation):
-    """Do OpenCV's INTER_AREA on one grey frame, in its own order of float32 sums."""
+    """Compute OpenCV's INTER_AREA of a grey frame, with its order of float32 sums."""
     assert (size, interpolation) == ((84, 84), 3)
     image = image.astype(np.float32)
     columns = sum(image[:, i] * w for i, w in area_weights(image.shape[1], 84))
@@ -324,7 +327,7 @@ def resize(image, size, interpolation):
 
 
 def area_weights(n, m):
-    """Return for k = 0, 1, ... the k-th pixel under each of m cells, and its share of the cell."""
+    """Return, for each k, the k-th pixel under each of m cells and its fraction of the cell."""
     scale = n / m
     parts = []
     for cell in range(m):
@@ -336,30 +339,30 @@ def area_weights(n, m):
     return [(padded[:, k, 0].astype(int), padded[:, k, 1].astype("f4")) for k in range(longest)]
 
 
-def test_the_film_shows_the_game_that_is_played():
-    env = config(sticky=0.25).filmed()
+def test_frames_show_the_game_that_is_played():
+    env = config(sticky=0.25).video_env()
     plain = config(sticky=0.25).make(1, evaluation=True)
     seed = np.random.SeedSequence(4)
     assert np.array_equal(env.reset(seed), plain.reset(seed))
     assert env.action_names == ["noop", "fire", "right", "left"]
-    assert env.pictures_per_second == 15.0
-    pictures = [env.picture()]
+    assert env.frames_per_second == 15.0
+    frames = [env.frame()]
     rng = np.random.default_rng(0)
     for _ in range(120):
         actions = rng.integers(0, env.n_actions, 1)
-        one, other = env.step(actions), plain.step(actions)
-        assert np.array_equal(one.observation, other.observation)
-        assert np.array_equal(one.reward, other.reward)
-        assert np.array_equal(one.episode_end, other.episode_end)
-        pictures.append(env.picture())
-        # what the agent sees is the picture, in grey and small
-        grey = pictures[-1] @ [0.299, 0.587, 0.114]
+        step, other = env.step(actions), plain.step(actions)
+        assert np.array_equal(step.observation, other.observation)
+        assert np.array_equal(step.reward, other.reward)
+        assert np.array_equal(step.episode_end, other.episode_end)
+        frames.append(env.frame())
+        # the observation is the frame in grey, reduced to 84 x 84 pixels
+        grey = frames[-1] @ [0.299, 0.587, 0.114]
         small = np.array(
             Image.fromarray(grey.astype(np.uint8)).resize((84, 84), Image.Resampling.BOX)
         )
-        assert np.abs(small.astype(int) - one.observation[0, -1]).mean() < 3.0
-    assert {picture.shape for picture in pictures} == {(210, 160, 3)}
-    assert np.ptp(pictures[0], axis=2).max() > 100  # in colour
-    assert not np.array_equal(pictures[0], pictures[-1])
+        assert np.abs(small.astype(int) - step.observation[0, -1]).mean() < 3.0
+    assert {frame.shape for frame in frames} == {(210, 160, 3)}
+    assert np.ptp(frames[0], axis=2).max() > 100  # in colour
+    assert not np.array_equal(frames[0], frames[-1])
     env.close()
     plain.close()

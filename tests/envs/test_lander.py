@@ -4,7 +4,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from cli import composed
+from command_line import composed
 
 from rigor.envs.lander import ID, Lander
 from rigor.errors import UserError
@@ -19,7 +19,7 @@ def make(n_envs=1, **values):
 
 
 def rollout(env, actions, seed=SEED):
-    """Observations [n + 1, E, 8] and rewards [n, E] under the actions [n, E]."""
+    """Return observations [n + 1, E, 8] and rewards [n, E] under actions [n, E]."""
     observations, rewards = [env.reset(seed)], []
     for action in actions:
         step = env.step(action)
@@ -35,12 +35,12 @@ def actions(n, n_envs=1, seed=0):
 def test_facts():
     env = make(3)
     assert (env.n_envs, env.n_actions) == (3, 4)
-    # eight numbers and no time: t is the agent's
+    # eight numbers, without t
     assert (env.observation_shape, env.observation_dtype) == ((8,), np.dtype(np.float32))
     assert (env.max_time, env.time_scale) == (500, 500.0)
 
 
-def test_the_values_are_gymnasiums_defaults():
+def test_the_wind_is_gymnasiums_default():
     peer = gymnasium.make(ID).unwrapped
     env = composed("env=windy_lunar_lander").env
     assert (env.wind_power, env.turbulence_power) == (peer.wind_power, peer.turbulence_power)
@@ -49,11 +49,11 @@ def test_the_values_are_gymnasiums_defaults():
 
 def test_is_gymnasium_stepped_by_hand():
     env, peer = make(), gymnasium.make(ID, enable_wind=True, max_episode_steps=500)
-    taken = actions(300)
-    observations, rewards = rollout(env, taken)
+    chosen = actions(300)
+    observations, rewards = rollout(env, chosen)
     theirs, _ = peer.reset(seed=int(SEED.generate_state(1)[0] >> 1))
     ended = False
-    for i, action in enumerate(taken[:, 0]):
+    for i, action in enumerate(chosen[:, 0]):
         np.testing.assert_array_equal(observations[i, 0], theirs)
         if ended:
             (theirs, _), ended = peer.reset(), False
@@ -63,23 +63,24 @@ def test_is_gymnasium_stepped_by_hand():
         assert rewards[i, 0] == reward
 
 
-def test_two_of_one_seed_agree_over_episodes_and_copies_differ():
-    taken = actions(1000, 2)
-    one, one_rewards = rollout(make(2), taken)
-    # global generators are not read, and a copy that has flown before is as good as a new one
+def test_the_same_seed_gives_the_same_episodes_and_copies_differ():
+    chosen = actions(1000, 2)
+    first, first_rewards = rollout(make(2), chosen)
+    # Neither global generators nor earlier episodes of a copy matter.
     other = make(2)
-    rollout(other, taken[:150], np.random.SeedSequence(8))
-    np.random.seed(3)  # noqa: NPY002  the global state is what must not matter
-    again, again_rewards = rollout(other, taken)
-    np.testing.assert_array_equal(one, again)
-    np.testing.assert_array_equal(one_rewards, again_rewards)
-    assert not np.array_equal(one[0, 0], one[0, 1])
-    assert not np.array_equal(one[0], rollout(make(2), taken[:1], np.random.SeedSequence(8))[0][0])
+    rollout(other, chosen[:150], np.random.SeedSequence(8))
+    np.random.seed(3)  # noqa: NPY002  the global state, which must not matter
+    again, again_rewards = rollout(other, chosen)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first_rewards, again_rewards)
+    assert not np.array_equal(first[0, 0], first[0, 1])
+    of_seed_8, _ = rollout(make(2), chosen[:1], np.random.SeedSequence(8))
+    assert not np.array_equal(first[0], of_seed_8[0])
 
 
-def test_the_wind_blows_differently_in_every_episode():
-    # Without engines the sideways speed changes by the wind alone: in still air it stays, but for
-    # the legs that settle in the first step. Forty steps are in the air.
+def test_the_wind_differs_between_episodes():
+    # Without engines only the wind changes the sideways speed, except in the first step, in which
+    # the legs unfold. The lander is in the air for forty steps.
     still, windy = make(wind_power=0.0, turbulence_power=0.0), make()
     assert np.abs(pushes(still, still.reset(SEED))).max() < 5e-5
     first = pushes(windy, windy.reset(SEED))
@@ -91,16 +92,17 @@ def test_the_wind_blows_differently_in_every_episode():
 
 
 def pushes(env, observation):
-    """Changes of the sideways speed in forty steps without engines, but for the first."""
+    """Return the changes of the sideways speed in steps 2 to 40 without engines."""
     observations = [observation, *(env.step(np.array([0])).observation for _ in range(40))]
-    return np.diff([one[0, 2] for one in observations])[1:]
+    speeds = [observation[0, 2] for observation in observations]
+    return np.diff(speeds)[1:]
 
 
-def test_the_cap_truncates_and_a_crash_terminates():
+def test_the_limit_truncates_and_a_crash_terminates():
     capped = make(max_steps=5)
     capped.reset(SEED)
     step = [capped.step(np.array([0])) for _ in range(5)][-1]
-    assert (bool(step.episode_end[0]), bool(step.terminated[0])) == (True, False)  # bootstraps
+    assert (bool(step.episode_end[0]), bool(step.terminated[0])) == (True, False)
     env = make()
     env.reset(SEED)
     while not (step := env.step(np.array([0]))).episode_end[0]:
@@ -111,20 +113,20 @@ def test_the_cap_truncates_and_a_crash_terminates():
 
 @pytest.mark.parametrize("n_steps", [1, 60, 400])
 def test_restored_it_continues_bit_for_bit(n_steps):
-    taken = actions(n_steps + 300, 2, seed=n_steps)
+    chosen = actions(n_steps + 300, 2, seed=n_steps)
     env, other = make(2), make(2)
-    rollout(env, taken[:n_steps])
+    rollout(env, chosen[:n_steps])
     state = env.state()
     observation = state.pop("observation")
     state = json.loads(json.dumps(state)) | {"observation": observation}
     np.testing.assert_array_equal(other.restore(state), observation)
-    for action in taken[n_steps:]:
+    for action in chosen[n_steps:]:
         a, b = env.step(action), other.step(action)
         for name in ("observation", "reward", "terminated", "episode_end", "dummy"):
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
-def test_without_the_engine_one_line_says_how_to_get_it(monkeypatch):
+def test_without_box2d_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "Box2D", None)
     with pytest.raises(UserError, match=r"^env=windy_lunar_lander: .* pip install box2d"):
         make()

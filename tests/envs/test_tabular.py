@@ -10,7 +10,7 @@ from forms import (
 )
 from gymnasium import spaces
 
-from rigor.envs.single import TabularEnv
+from rigor.envs.gymnasium_forms import TabularEnv
 from rigor.envs.tabular import Tabular
 
 
@@ -19,7 +19,7 @@ def tabular(**changes):
 
 
 def file(tmp_path, **arrays):
-    """Write a problem of 2 states and 1 action that goes to and fro, with some arrays changed."""
+    """Write a problem of 2 alternating states and 1 action, with some arrays changed."""
     whole = {"P": np.array([[[0.0, 1.0]], [[1.0, 0.0]]]), "reward": np.ones((2, 1, 1, 1))}
     path = tmp_path / "model.npz"
     kept = {key: value for key, value in (whole | arrays).items() if value is not None}
@@ -28,19 +28,57 @@ def file(tmp_path, **arrays):
 
 
 def encoder(spec):
-    """Return how the batch shows what the Gymnasium form shows."""
+    """Return the function from observations of the Gymnasium form to those of the batch."""
     n, horizon = spec.n_states, spec.n_decisions
     one_hot = np.eye(n, dtype=np.float32)
     if horizon is None:
         return lambda state: one_hot[state]
-    return lambda seen: np.append(one_hot[seen[0]], np.float32(seen[1] / horizon))
+    return lambda pair: np.append(one_hot[pair[0]], np.float32(pair[1] / horizon))
 
 
 # --- builtins -------------------------------------------------------------------------------------
 
 
+def test_the_cliff_by_hand():
+    p = tabular(builtin="cliff", states=4, actions=4).tables()
+    assert p.terminal.nonzero()[0].tolist() == [3, 6, 9]  # two cells of the cliff, and the goal
+    up, right, left = 0, 1, 3
+    # from the start, (0, 0): up leads to (0, 1); a slip to the right is a fall, to the left a wall
+    assert p.P[0, up, [1, 3, 0]].tolist() == pytest.approx([0.9, 0.05, 0.05])
+    assert p.P[0, right, [3, 1, 0]].tolist() == pytest.approx([0.9, 0.05, 0.05])
+    assert p.P[0, left, [0, 1]].tolist() == pytest.approx([0.95, 0.05])
+    assert p.reward[0, up, [1, 3, 9], 0].tolist() == [-1.0, -20.0, 20.0]
+
+
+def test_the_inventory_by_hand():
+    p = tabular(builtin="inventory", states=5, actions=3).tables()
+    # two pieces and two more: four are held, and 4, 2 or 0 are left
+    assert p.P[2, 2, [4, 2, 0]].tolist() == pytest.approx([0.3, 0.5, 0.2])
+    assert p.reward[2, 2, [4, 2, 0], 0].tolist() == [-2.0 - 2.0, 6.0 - 2.0 - 1.0, 12.0 - 2.0]
+    # beyond four pieces an order is refused without cost
+    assert p.reward[4, 2, [4, 2, 0], 0].tolist() == [-2.0, 6.0 - 1.0, 12.0]
+
+
+def test_the_ladder_by_hand():
+    p = tabular(builtin="ladder", states=4).tables()
+    assert p.P[0, 1].tolist() == [0.0, 0.8, 0.0, 0.2]
+    assert p.reward[[0, 1, 2], 0, 3, 0].tolist() == [1.0, 1.5, 2.25]
+    assert p.reward[[0, 1, 2], 1, 3, 0].tolist() == [0.0, 0.0, 2.25]
+    assert p.terminal.tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("builtin", "changes"),
+    [("cliff", {"actions": 2}), ("cliff", {"actions": 4, "states": 2}), ("ladder", {"states": 2})],
+)
+def test_sizes_that_a_builtin_cannot_have_are_refused(builtin, changes):
+    key = list(changes)[-1]
+    with pytest.raises(ValueError, match=rf"env\.{key}={changes[key]}"):
+        tabular(builtin=builtin, **changes)
+
+
 def test_the_chain_by_hand():
-    p = tabular(states=3).problem()
+    p = tabular(states=3).tables()
     assert p.P.shape == (3, 2, 3)
     np.testing.assert_array_equal(p.P[:, 0], [[1, 0, 0], [1, 0, 0], [1, 0, 0]])
     np.testing.assert_array_equal(p.P[:, 1], [[0.1, 0.9, 0], [0, 0.1, 0.9], [1, 0, 0]])
@@ -53,24 +91,24 @@ def test_the_chain_by_hand():
     assert not p.terminal.any()
 
 
-def test_a_random_problem_is_its_seeds():
-    one = tabular(builtin="random", states=4, actions=3).problem()
-    again = tabular(builtin="random", states=4, actions=3).problem()
-    other = tabular(builtin="random", states=4, actions=3, builtin_seed=1).problem()
-    assert (one.P.shape, one.reward.shape) == ((4, 3, 4), (4, 3, 4, 2))
-    np.testing.assert_allclose(one.P.sum(axis=-1), 1)
-    np.testing.assert_allclose(one.reward_probability.sum(axis=-1), 1)
-    np.testing.assert_array_equal(one.reward, one.reward.round())
+def test_the_seed_fixes_a_random_problem():
+    first = tabular(builtin="random", states=4, actions=3).tables()
+    again = tabular(builtin="random", states=4, actions=3).tables()
+    other = tabular(builtin="random", states=4, actions=3, builtin_seed=1).tables()
+    assert (first.P.shape, first.reward.shape) == ((4, 3, 4), (4, 3, 4, 2))
+    np.testing.assert_allclose(first.P.sum(axis=-1), 1)
+    np.testing.assert_allclose(first.reward_probability.sum(axis=-1), 1)
+    np.testing.assert_array_equal(first.reward, first.reward.round())
     for name in ("P", "reward", "reward_probability"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(again, name))
-        assert not np.array_equal(getattr(one, name), getattr(other, name))
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+        assert not np.array_equal(getattr(first, name), getattr(other, name))
 
 
 # --- dynamics -------------------------------------------------------------------------------------
 
 
 def test_every_step_of_a_finite_horizon(tmp_path):
-    # to and fro with rewards 3 and 5; two decisions, then the next episode
+    # alternating states with rewards 3 and 5; two decisions, then the next episode
     reward = np.array([3.0, 5.0]).reshape(2, 1, 1, 1)
     env = tabular(path=file(tmp_path, reward=reward), horizon=2).make(1, False)
     np.testing.assert_array_equal(env.reset(SEED), [[1, 0, 0]])
@@ -101,7 +139,7 @@ def test_an_infinite_horizon_truncates(tmp_path, horizon):
 
 
 @pytest.mark.parametrize("horizon", [10, "inf"])
-def test_entering_a_terminal_state_ends_the_episode_and_pays(tmp_path, horizon):
+def test_entering_a_terminal_state_ends_the_episode_with_a_reward(tmp_path, horizon):
     path = file(tmp_path, terminal=np.array([False, True]))
     env = tabular(path=path, horizon=horizon).make(2, False)
     env.reset(SEED)
@@ -118,13 +156,13 @@ def test_a_terminal_state_at_the_limit_is_no_truncation(tmp_path):
     assert env.step(np.array([0])).terminated[0]
 
 
-def test_states_and_rewards_have_the_laws_of_the_tables(tmp_path):
+def test_states_and_rewards_have_the_probabilities_of_the_tables(tmp_path):
     rng = np.random.default_rng(0)
     P = rng.dirichlet(np.ones(4), (4, 2))
-    P[0, 0] = [0, 0.5, 0, 0.5]  # outcomes that never happen, at either end of the running sum
+    P[0, 0] = [0, 0.5, 0, 0.5]  # impossible outcomes at either end of the cumulative sum
     P[1, 1] = [0.3, 0.7, 0, 0]
     chance = rng.dirichlet(np.ones(3), (4, 2, 4))
-    reward = np.arange(4 * 2 * 4 * 3, dtype=float).reshape(4, 2, 4, 3)  # each of its own
+    reward = np.arange(4 * 2 * 4 * 3, dtype=float).reshape(4, 2, 4, 3)  # all different
     initial = np.array([0.5, 0.2, 0.3, 0])
     arrays = {"P": P, "reward": reward, "reward_probability": chance, "initial": initial}
     spec = tabular(path=file(tmp_path, **arrays))
@@ -134,22 +172,22 @@ def test_states_and_rewards_have_the_laws_of_the_tables(tmp_path):
     close(np.bincount(first, minlength=4) / n, initial, n)
     for state, action in ((0, 0), (1, 1), (2, 0)):
         noise = spec.draw(n, rng)
-        arrived, earned, _ = spec.move(
+        next_state, earned, _ = spec.move(
             np.zeros(n, np.int64), np.full(n, state), np.full(n, action), noise
         )
-        close(np.bincount(arrived, minlength=4) / n, P[state, action], n)
+        close(np.bincount(next_state, minlength=4) / n, P[state, action], n)
         number = (earned - reward[state, action, 0, 0]).astype(np.int64)  # next state and atom
         joint = (P[state, action][:, None] * chance[state, action]).ravel()
         close(np.bincount(number, minlength=12) / n, joint, n)
-        np.testing.assert_array_equal(number // 3, arrived)
+        np.testing.assert_array_equal(number // 3, next_state)
 
 
 def close(found, expected, n):
-    """Five standard errors apart at most; what is impossible never happens."""
+    """Check frequencies within five standard errors; impossible outcomes never happen."""
     assert (np.abs(found - expected) <= 5 * np.sqrt(expected * (1 - expected) / n)).all()
 
 
-def test_the_ends_of_the_unit_interval_pick_possible_outcomes(tmp_path):
+def test_the_ends_of_the_unit_interval_give_possible_outcomes(tmp_path):
     # ten tenths sum to less than 1 in floating point
     P = np.full((10, 1, 10), 0.1)
     P[0, 0] = [0, *[1 / 8] * 8, 0]
@@ -171,24 +209,24 @@ def test_the_ends_of_the_unit_interval_pick_possible_outcomes(tmp_path):
 def test_facts(tmp_path):
     env = tabular().make(3, True)
     assert (env.n_envs, env.n_actions, env.observation_shape) == (3, 2, (6,))
-    assert (env.max_time, env.time_scale, env.frame_stack, env.reward_bound) == (10, 10.0, 1, 1.0)
+    assert (env.max_time, env.time_scale, env.frame_stack) == (10, 10.0, 1)
     assert env.observation_dtype == env.reset(SEED).dtype == np.float32
-    # −7 is never earned
+    # −7 has probability 0
     P = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
     reward = np.array([[-7.0, -3.0], [-7.0, 2.0]]).reshape(2, 1, 2, 1)
     assert tabular(path=file(tmp_path, P=P, reward=reward)).reward_bound == 3.0
 
 
-def test_axes_of_length_one_stand_for_all(tmp_path):
+def test_axes_of_length_one_are_broadcast(tmp_path):
     reward = np.array([4.0, 6.0]).reshape(1, 1, 1, 2)
     chance = np.array([0.25, 0.75]).reshape(1, 1, 1, 2)
-    p = tabular(path=file(tmp_path, reward=reward, reward_probability=chance)).problem()
+    p = tabular(path=file(tmp_path, reward=reward, reward_probability=chance)).tables()
     assert p.reward.shape == p.reward_probability.shape == (2, 1, 2, 2)
     np.testing.assert_array_equal(p.reward_probability[1, 0, 1], [0.25, 0.75])
 
 
-def test_the_exact_model_is_of_this_problem():
-    model = tabular().model()
+def test_the_exact_model_has_the_sizes_of_the_problem():
+    model = tabular().problem.model()
     assert (model.n_actions, model.n_decisions) == (2, 10)
 
 
@@ -215,7 +253,7 @@ def test_a_batch_is_single_copies_with_the_batchs_noise(changes):
 
 
 def wandering(tmp_path, **changes):
-    """A problem with two first states and a terminal one, so that copies fall out of phase."""
+    """Return a problem with two first states and a terminal one: copies end at different times."""
     P = np.array([[[0.5, 0.2, 0.3]], [[0.3, 0.3, 0.4]], [[0.0, 0.0, 1.0]]])
     chance = np.array([0.5, 0.5]).reshape(1, 1, 1, 2)
     ends = {"initial": np.array([0.6, 0.4, 0]), "terminal": np.array([False, False, True])}
@@ -270,7 +308,7 @@ def test_a_value_out_of_range_is_refused(key, value):
 
 
 def like(array, index, value):
-    """A copy with one entry changed."""
+    """Return a copy with one entry changed."""
     array = array.copy()
     array[index] = value
     return array
@@ -314,7 +352,7 @@ HALF = np.full((1, 1, 1, 2), 0.5)
         ({"terminal": np.array([True, False])}, r"initial\[0\] is 1\.0; the state is terminal"),
     ],
 )
-def test_a_file_that_holds_no_problem_is_refused(tmp_path, arrays, message):
+def test_a_file_with_a_wrong_array_is_refused(tmp_path, arrays, message):
     with pytest.raises(ValueError, match=rf"^env\.path=.*model\.npz: {message}"):
         tabular(path=file(tmp_path, **arrays))
 

@@ -13,18 +13,18 @@ def test_copy_seeds_are_repeatable_far_apart_and_fit_a_signed_32_bit_integer():
     assert (seeds > 2**30).any()
     assert len(set(seeds.tolist())) == 1000
     np.testing.assert_array_equal(seeds, copy_seeds(np.random.SeedSequence(0), 1000))
-    # Runs with neighbouring seeds share no stream.
+    # Runs with neighbouring seeds have no seed in common.
     assert not set(seeds) & set(copy_seeds(np.random.SeedSequence(1), 1000))
 
 
-def test_copy_seeds_leave_the_sequence_as_it_was():
+def test_copy_seeds_do_not_change_the_sequence():
     sequence = np.random.SeedSequence(3)
     first = copy_seeds(sequence, 4)
     np.testing.assert_array_equal(first, copy_seeds(sequence, 4))
     np.testing.assert_array_equal(first[:2], copy_seeds(sequence, 2))
 
 
-def test_check_actions_accepts_every_action_there_is():
+def test_check_actions_accepts_all_valid_actions():
     check_actions(np.array([0, 3]), n_envs=2, n_actions=4)
     check_actions(np.array([0, 3], dtype=np.int32), n_envs=2, n_actions=4)
 
@@ -40,6 +40,6 @@ def test_check_actions_accepts_every_action_there_is():
         (np.array([0.0, 1.0]), "integers"),
     ],
 )
-def test_check_actions_refuses_all_others(actions, message):
+def test_check_actions_refuses_invalid_actions(actions, message):
     with pytest.raises(ValueError, match=message):
         check_actions(actions, n_envs=2, n_actions=4)

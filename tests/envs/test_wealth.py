@@ -12,7 +12,7 @@ from forms import (
 )
 from gymnasium import spaces
 
-from rigor.envs.single import WealthEnv
+from rigor.envs.gymnasium_forms import WealthEnv
 from rigor.envs.wealth import Wealth
 
 L = 15
@@ -23,7 +23,7 @@ def gbwm(**changes):
 
 
 def doubling(**changes):
-    """One riskless asset whose price doubles in each of two periods: 10/T · mean = log 2."""
+    """Return a market with an asset that doubles in each of two periods: 10/T · mean = log 2."""
     table = {
         "asset_means": [math.log(2) / 5],
         "asset_covariance": [[0.0]],
@@ -34,7 +34,7 @@ def doubling(**changes):
 
 
 def steps(spec, *actions):
-    """Play one copy; return (wealth, t, reward, terminated, episode_end, dummy) of every step."""
+    """Step one copy; return (wealth, t, reward, terminated, episode_end, dummy) of every step."""
     env = spec.make(1, False)
     env.reset(SEED)
     rows = []
@@ -49,8 +49,8 @@ def steps(spec, *actions):
 
 
 def test_every_step_of_an_episode_by_hand():
-    # action 2 is goal 1 with portfolio 0, action 3 with portfolio 1. Nothing is on offer at t=0;
-    # at t=1 the goal of 60 leaves 140, which doubles; at t=2 the goal of 250 leaves 30 as they are.
+    # Action 2 is goal 1 with portfolio 0, action 3 with portfolio 1. No goal is on offer at t=0. At
+    # t=1 the goal of 60 leaves 140, which doubles; at t=2 the goal of 250 leaves 30.
     spec = doubling(early_cost=60, early_utility=7, late_cost=250, late_utility=11)
     rows = steps(spec, 2, 3, 2, 3, 0)
     expected = [
@@ -67,7 +67,9 @@ def test_a_goal_is_taken_only_when_it_is_chosen_and_affordable():
     assert [row[2] for row in steps(doubling(early_cost=60), 0, 1, 1)] == [0, 0, 0]  # not chosen
     rows = steps(doubling(early_cost=201, late_cost=401), 2, 2, 2)  # just out of reach
     np.testing.assert_allclose([row[:3] for row in rows], [(200, 1, 0), (400, 2, 0), (400, 3, 0)])
-    rows = steps(doubling(early_cost=199, late_cost=3), 2, 2, 2)  # all but one paid: 1 doubles to 2
+    rows = steps(
+        doubling(early_cost=199, late_cost=3), 2, 2, 2
+    )  # all but 1 is paid, which doubles to 2
     np.testing.assert_allclose([row[:3] for row in rows], [(200, 1, 0), (2, 2, 1000), (2, 3, 0)])
 
 
@@ -77,7 +79,7 @@ def test_a_goal_that_costs_exactly_the_wealth_is_affordable():
     assert rows[0][:3] == (0, 1, 1000)
 
 
-def test_one_period_has_its_early_goal_at_once():
+def test_with_one_period_the_early_goal_is_at_the_start():
     spec = doubling(periods=1, early_cost=50, late_cost=150, asset_means=[math.log(3) / 10])
     assert (spec.early_time, spec.n_decisions) == (0, 2)
     np.testing.assert_allclose(
@@ -90,7 +92,7 @@ def test_portfolios_have_the_papers_means_and_volatilities():
     means = spec.drifts + spec.volatilities**2 / 2
     assert means.shape == spec.volatilities.shape == (L,)
     np.testing.assert_allclose(means[[0, -1]], [0.0526, 0.0886], atol=5e-5)
-    # σ_1 from Σ is .03705, where the paper prints .0374 (E25); σ_15 is .1955, it prints .1954
+    # From Σ, σ_1 is .03705 and σ_15 is .1955; the paper prints .0374 and .1954 (E25)
     np.testing.assert_allclose(spec.volatilities[[0, -1]], [0.03705, 0.1954], atol=1e-4)
     assert (np.diff(spec.volatilities) > 0).all()
 
@@ -134,9 +136,9 @@ def test_facts():
     spec = gbwm(early_utility=5, late_utility=9)
     env = spec.make(3, True)
     assert (env.n_envs, env.n_actions, env.observation_shape) == (3, 30, (2,))
-    assert (env.max_time, env.time_scale, env.frame_stack, env.reward_bound) == (11, 11.0, 1, 9)
+    assert (env.max_time, env.time_scale, env.frame_stack) == (11, 11.0, 1)
     assert env.observation_dtype == env.reset(SEED).dtype == np.float32
-    learned = env.learned_reward(np.array([5, 9]))
+    learned = env.learner_reward(np.array([5, 9]))
     assert (learned.tolist(), learned.dtype) == ([5, 9], np.float64)
     env.close()
 
@@ -144,9 +146,9 @@ def test_facts():
 def test_returns_lie_between_none_and_both_goals():
     factor = 0.5 ** np.arange(11)
     spec = gbwm(early_utility=1000, late_utility=2000)
-    assert spec.returns(factor) == (0.0, 1000 / 32 + 2000 / 1024)
+    assert spec.return_bounds(factor) == (0.0, 1000 / 32 + 2000 / 1024)
     with pytest.raises(ValueError, match=r"factor must have shape \(11,\), got \(10,\)"):
-        spec.returns(factor[:10])
+        spec.return_bounds(factor[:10])
 
 
 def test_an_unknown_action_and_a_step_before_the_reset_are_refused():
@@ -158,8 +160,8 @@ def test_an_unknown_action_and_a_step_before_the_reset_are_refused():
         env.step(np.array([0, 30]))
 
 
-def test_the_exact_model_is_of_this_problem():
-    model = gbwm().model()
+def test_the_exact_model_has_the_sizes_of_the_problem():
+    model = gbwm().problem.model()
     assert (model.n_actions, model.n_decisions) == (30, 11)
 
 
@@ -185,16 +187,16 @@ def test_is_a_gymnasium_environment(action):
     check_is_gymnasium(WealthEnv(gbwm(action=action)))
 
 
-def test_factored_actions_are_flat_ones_in_two_parts():
+def test_factored_actions_are_pairs_of_flat_actions():
     spec = gbwm(action="factored")
     factored, flat = WealthEnv(spec), WealthEnv(gbwm())
     assert factored.action_space == spaces.MultiDiscrete([2, L])
     factored.reset(seed=1)
     flat.reset(seed=1)
     for pair in np.random.default_rng(0).integers(0, [2, L], (11, 2)):
-        one, two = factored.step(pair), flat.step(int(pair[0] * L + pair[1]))
-        np.testing.assert_array_equal(one[0], two[0])
-        assert one[1:] == two[1:]
+        of_pair, of_flat = factored.step(pair), flat.step(int(pair[0] * L + pair[1]))
+        np.testing.assert_array_equal(of_pair[0], of_flat[0])
+        assert of_pair[1:] == of_flat[1:]
     assert spec.make(1, False).n_actions == 30
     with pytest.raises(ValueError, match=r"30 is not in Discrete\(30\)"):
         flat.step(30)
@@ -243,12 +245,12 @@ SIGMA = [[0.04, 0.0], [0.0, 0.09]]
         ([[0, 1], [1, 0]], [[-1, 0], [0, 1]], r"env\.asset_covariance=.* 1 a negative variance"),
     ],
 )
-def test_a_table_that_is_none_is_refused(weights, covariance, message):
+def test_a_wrong_table_is_refused(weights, covariance, message):
     with pytest.raises(ValueError, match=message):
         gbwm(asset_means=[0.1, 0.1], asset_covariance=covariance, weights=weights)
 
 
-def test_weights_that_sum_to_one_as_the_papers_do_are_taken():
+def test_weights_that_sum_to_one_as_closely_as_the_papers_are_accepted():
     table = {"asset_means": [0.1, 0.3], "asset_covariance": SIGMA}
     spec = gbwm(weights=[[1, 0], [0.6, 0.3991]], **table)
     np.testing.assert_allclose(spec.volatilities, [0.2, (0.0144 + 0.09 * 0.3991**2) ** 0.5])

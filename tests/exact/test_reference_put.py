@@ -1,9 +1,10 @@
-"""The American put against reference values, as a user asks for it.
+"""The American put, configured like a user's run, against reference values.
 
-The reference values were computed on a grid of prices by a program of their own. What an agent
-loses that is not optimal converges slowly there, for its boundary moves by whole cells: at N = 50
-four of the values were too far off to hold anything (they stand in comments). Those come from
-`Smooth` below, which has no grid: it finds the boundaries as roots and integrates from them up.
+The reference values were computed on a grid of prices by a separate program. The loss of a policy
+that is not optimal converges slowly on a grid, because its boundary moves by whole cells. At N = 50
+four of the values (in comments) were too inaccurate to test anything, and values from
+`SmoothReturn` below replace them. It uses no grid: it finds the boundaries as roots and integrates
+above them.
 """
 
 import functools
@@ -13,29 +14,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli import composed
+from command_line import composed
+from problems import QuietProgress
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from rigor import config
-from rigor.exact.agents import backward_induction
+from rigor.config import config
+from rigor.exact.solve import solve_finite
 
 ACCURATE = ("horizons=multi", "horizons.quadrature=gauss_legendre", "variant=time_inconsistent")
 LOWER = ("horizons=multi", "horizons.quadrature=lower", "variant=time_inconsistent")
 slow = pytest.mark.slow
 
 
-class Quiet:
-    def __call__(self, stocks):
-        pass
-
-    def note(self, text):
-        pass
-
-
 def solved(*overrides: str) -> dict[str, Any]:
-    one = composed("env=american_put", "agent=backward_induction", "tracker=none", *overrides)
-    return backward_induction(config.build(one), Quiet()).numbers
+    choices = composed("env=american_put", "agent=backward_induction", "tracker=none", *overrides)
+    return solve_finite(config.build(choices), QuietProgress()).metrics
 
 
 @functools.cache
@@ -43,10 +37,10 @@ def put(n: int, k: float, *more: str) -> dict[str, Any]:
     return solved(f"env.steps={n}", "discount=hyperbolic", f"discount.k={k}", *more)
 
 
-def lost(n: int, k: float, *more: str) -> tuple[float, float]:
-    """What an agent loses of J, and what its undiscounted return differs by, in percent."""
+def loss_and_change(n: int, k: float, *more: str) -> tuple[float, float]:
+    """Return an agent's loss of J and the change of its undiscounted return, in percent."""
     best, found = put(n, k), put(n, k, *more)
-    change = found["undiscounted_return"] / best["undiscounted_return"] - 1
+    change = found["score_exact"] / best["score_exact"] - 1
     return 100 * found["regret"] / best["objective_optimal"], 100 * change
 
 
@@ -66,7 +60,7 @@ def test_the_consistent_optimum(n, k, objective, undiscounted):
     found = put(n, k)
     assert found["objective_optimal"] == pytest.approx(objective, abs=0.001)
     assert found["regret"] == pytest.approx(0.0, abs=1e-9)
-    assert found["undiscounted_return"] == pytest.approx(undiscounted, abs=0.03)
+    assert found["score_exact"] == pytest.approx(undiscounted, abs=0.03)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +83,8 @@ def test_the_consistent_optimum(n, k, objective, undiscounted):
         pytest.param(50, 1, "shared", 8.155, -41.48, marks=slow),
     ],
 )
-def test_what_inconsistency_costs(n, k, bootstrap, loss, change):
-    found = lost(n, k, *ACCURATE, "horizons.m=20", f"agent.bootstrap={bootstrap}")
+def test_the_cost_of_inconsistency(n, k, bootstrap, loss, change):
+    found = loss_and_change(n, k, *ACCURATE, "horizons.m=20", f"agent.bootstrap={bootstrap}")
     assert found[0] == pytest.approx(loss, abs=0.1)
     assert found[1] == pytest.approx(change, abs=0.6)
 
@@ -100,10 +94,10 @@ def test_what_inconsistency_costs(n, k, bootstrap, loss, change):
     # 23.842 without a grid of prices; the reference had 24.0
     [(10, 8.8), pytest.param(20, 15.1, marks=slow), pytest.param(50, 23.842, marks=slow)],
 )
-def test_most_of_what_the_released_quadrature_loses_is_not_inconsistency(n, loss):
-    found, _ = lost(n, 0.05, *LOWER, "horizons.m=10", "agent.bootstrap=shared")
+def test_most_of_the_released_quadratures_loss_is_not_inconsistency(n, loss):
+    found, _ = loss_and_change(n, 0.05, *LOWER, "horizons.m=10", "agent.bootstrap=shared")
     assert found == pytest.approx(loss, abs=0.1)
-    accurate, _ = lost(n, 0.05, *ACCURATE, "agent.bootstrap=shared")
+    accurate, _ = loss_and_change(n, 0.05, *ACCURATE, "agent.bootstrap=shared")
     assert accurate < 0.05 * found
 
 
@@ -112,25 +106,25 @@ def test_an_exponential_agent_with_a_frozen_clock_is_consistent(gamma, value):
     one = ("discount=exponential", f"discount.gamma={gamma}")
     consistent, frozen = solved(*one), solved(*one, "variant=time_inconsistent")
     assert frozen["boundary"] == consistent["boundary"]
-    # no gap but that of sums in another order
+    # the sums are in another order
     assert frozen["objective_exact"] == pytest.approx(consistent["objective_exact"], rel=1e-12)
     assert frozen["regret"] == pytest.approx(0.0, abs=1e-9)
     assert frozen["objective_optimal"] == pytest.approx(value, abs=0.001)
 
 
-# --- without a grid of prices
+# --- a solution without a grid of prices
 
-PRICE, DEVIATION = 100.0, 20.0  # K = ζ = P₀, and σ; κ = 2, so that the price settles to σ / 2
+PRICE, DEVIATION = 100.0, 20.0  # K = ζ = P₀, and σ; with κ = 2 the stationary deviation is σ / 2
 X, WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 @dataclass
-class Smooth:
-    """Returns that are `pay` (K − p) below a boundary and known at nodes above it.
+class SmoothReturn:
+    """D functions of the price: `pay` (K − p) below a boundary, tabulated at nodes above it.
 
     Attributes:
-      boundary: currency. pay: of each return, [D].
-      nodes, weights: prices and their weights, each [n]; values: there, [D, n].
+      boundary: currency. pay: factor of the payoff for each function, [D].
+      nodes, weights: prices and quadrature weights, each [n]. values: at the nodes, [D, n].
     """
 
     boundary: float
@@ -140,7 +134,7 @@ class Smooth:
     values: np.ndarray
 
     def mean(self, prices: np.ndarray, n: int) -> np.ndarray:
-        """E[the return at the next price], [D, len(prices)]."""
+        """Return the expected function values at the next price, [D, len(prices)]."""
         decay = np.exp(-2.0 / n)
         sd = DEVIATION / 2.0 * np.sqrt(1.0 - decay**2)
         means = PRICE + (prices - PRICE) * decay
@@ -155,24 +149,26 @@ class Smooth:
 
 
 def panels(boundary: float, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights above a boundary; the price never comes to their end."""
+    """Return nodes and weights above a boundary, up to prices of negligible probability."""
     edges = np.linspace(boundary, PRICE + 9.0 * DEVIATION / 2.0, round(6.0 * np.sqrt(n)))
     half = np.diff(edges)[:, None] / 2.0
     return (edges[:-1, None] + half * (1.0 + X)).ravel(), (half * WEIGHTS).ravel()
 
 
-def last(pay: np.ndarray) -> Smooth:
-    """At t = N there is nothing to wait for."""
-    return Smooth(PRICE, pay, np.empty(0), np.empty(0), np.empty((len(pay), 0)))
+def last(pay: np.ndarray) -> SmoothReturn:
+    """Return the payoff at t = N."""
+    return SmoothReturn(PRICE, pay, np.empty(0), np.empty(0), np.empty((len(pay), 0)))
 
 
-def held(heads: list[Smooth], gammas: np.ndarray, n: int, prices: np.ndarray) -> np.ndarray:
-    """What every head expects of waiting, [M, len(prices)]."""
-    return gammas[:, None] * np.concatenate([head.mean(prices, n) for head in heads])
+def waiting_values(
+    horizons: list[SmoothReturn], gammas: np.ndarray, n: int, prices: np.ndarray
+) -> np.ndarray:
+    """Return the value of waiting for every horizon, [M, len(prices)]."""
+    return gammas[:, None] * np.concatenate([function.mean(prices, n) for function in horizons])
 
 
 def crossing(waiting: Callable[[np.ndarray], np.ndarray], weights: np.ndarray) -> float:
-    """The one price below which exercising is worth more than waiting."""
+    """Return the price below which exercising has a higher value than waiting."""
 
     def gain(price):
         return weights @ waiting(np.atleast_1d(price)) - weights.sum() * (PRICE - price)
@@ -183,41 +179,43 @@ def crossing(waiting: Callable[[np.ndarray], np.ndarray], weights: np.ndarray) -
 
 
 def boundaries(n: int, gammas: np.ndarray, weights: np.ndarray, bootstrap: str) -> list[float]:
-    """Where an agent with a frozen clock exercises, at t = 0 ... N."""
-    heads, found = [last(np.ones(1)) for _ in gammas], [PRICE]
+    """Return the exercise boundary of an agent with a frozen clock, at t = 0 ... N."""
+    horizons, found = [last(np.ones(1)) for _ in gammas], [PRICE]
     for _ in range(n):
-        waiting = functools.partial(held, heads, gammas, n)
+        waiting = functools.partial(waiting_values, horizons, gammas, n)
         found.append(crossing(waiting, weights))
-        heads = []
-        for i, one in enumerate(np.eye(len(gammas))):
-            at = crossing(waiting, one) if bootstrap == "per_head" else found[-1]
+        horizons = []
+        for i, unit in enumerate(np.eye(len(gammas))):
+            at = crossing(waiting, unit) if bootstrap == "per_head" else found[-1]
             nodes, areas = panels(at, n)
-            heads.append(Smooth(at, np.ones(1), nodes, areas, waiting(nodes)[i : i + 1]))
+            horizons.append(SmoothReturn(at, np.ones(1), nodes, areas, waiting(nodes)[i : i + 1]))
     return found[::-1]
 
 
 def best_boundaries(n: int, factors: np.ndarray) -> list[float]:
-    """Where the optimum exercises, at t = 0 ... N."""
-    head, found = last(np.ones(1)), [PRICE]
+    """Return the optimal exercise boundary at t = 0 ... N."""
+    function, found = last(np.ones(1)), [PRICE]
     for t in reversed(range(n)):
-        waiting = functools.partial(held, [head], factors[t + 1 : t + 2] / factors[t], n)
+        waiting = functools.partial(
+            waiting_values, [function], factors[t + 1 : t + 2] / factors[t], n
+        )
         found.append(crossing(waiting, np.ones(1)))
         nodes, areas = panels(found[-1], n)
-        head = Smooth(found[-1], np.ones(1), nodes, areas, waiting(nodes))
+        function = SmoothReturn(found[-1], np.ones(1), nodes, areas, waiting(nodes))
     return found[::-1]
 
 
-def worth(n: int, places: list[float], factors: np.ndarray) -> np.ndarray:
-    """The mean of what exercising earns, under several discounts [D, N + 1], [D]."""
-    head = last(factors[:, n])
+def values_of(n: int, places: list[float], factors: np.ndarray) -> np.ndarray:
+    """Return a policy's expected payoff [D] under several discounts [D, N + 1]."""
+    function = last(factors[:, n])
     for t in range(n - 1, 0, -1):
         nodes, areas = panels(places[t], n)
-        head = Smooth(places[t], factors[:, t], nodes, areas, head.mean(nodes, n))
-    return head.mean(np.array([PRICE]), n)[:, 0]  # at t = 0 there is nothing to exercise for
+        function = SmoothReturn(places[t], factors[:, t], nodes, areas, function.mean(nodes, n))
+    return function.mean(np.array([PRICE]), n)[:, 0]  # at t = 0 the payoff is 0
 
 
 def in_u(k: float, rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """Ten horizons and their weights; 1 / (1 + kt) is the integral of u^(kt) over [0, 1]."""
+    """Return ten horizons and weights; 1 / (1 + kt) is the integral of u^(kt) over [0, 1]."""
     if rule == "lower":
         base = (1.0 - 0.999 ** (1.0 / k)) ** 0.1
         u = 1.0 - base ** np.arange(10)
@@ -238,13 +236,13 @@ def in_u(k: float, rule: str) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_the_model_agrees_with_a_solution_without_a_grid(n, k, rule, bootstrap, loss, change):
     factors = np.stack([1.0 / (1.0 + k * np.arange(n + 1)), np.ones(n + 1)])
-    best = worth(n, best_boundaries(n, factors[0]), factors)
+    best = values_of(n, best_boundaries(n, factors[0]), factors)
     assert put(n, k)["objective_optimal"] == pytest.approx(best[0], abs=5e-4)
     places = boundaries(n, *in_u(k, rule), bootstrap)
-    smooth = 100 * (worth(n, places, factors) / best - 1.0)
+    smooth = 100 * (values_of(n, places, factors) / best - 1.0)
     assert smooth[0] == pytest.approx(-loss, abs=1e-3)
     more = (f"horizons.quadrature={rule}", "horizons.m=10", f"agent.bootstrap={bootstrap}")
-    found = lost(n, k, "horizons=multi", "variant=time_inconsistent", *more)
+    found = loss_and_change(n, k, "horizons=multi", "variant=time_inconsistent", *more)
     assert found[0] == pytest.approx(loss, abs=0.02)
     if change is not None:
         assert smooth[1] == pytest.approx(change, abs=0.01)

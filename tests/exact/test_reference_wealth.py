@@ -1,19 +1,20 @@
-"""Goal-based wealth management against reference values, as a user asks for it.
+"""Goal-based wealth management, configured like a user's run, against reference values.
 
-The numbers are reference values computed on a log-wealth grid of width .001 by a program of their
-own; the tolerances are theirs.
+The reference values and their tolerances come from a separate program, which uses a log-wealth grid
+of width .001.
 """
 
 import functools
 
 import numpy as np
 import pytest
-from cli import composed
+from command_line import composed
+from problems import QuietProgress
 
-from rigor import config
-from rigor.exact.agents import Solved, backward_induction
-from rigor.exact.levels import reachable
-from rigor.exact.outcome import follow
+from rigor.config import config
+from rigor.exact.reachable_stocks import reachable_stocks
+from rigor.exact.return_distribution import evaluate_policy
+from rigor.exact.solve import ExactSolution, solve_finite
 from rigor.maths.utility import CVaR
 
 DISCOUNTS = {
@@ -31,30 +32,19 @@ RISKS = {
 slow = pytest.mark.slow
 
 
-class Quiet:
-    def __init__(self):
-        self.said = []
-
-    def __call__(self, stocks):
-        pass
-
-    def note(self, text):
-        self.said.append(text)
-
-
-def solved(*overrides: str, working: Quiet | None = None) -> Solved:
+def solved(*overrides: str, progress: QuietProgress | None = None) -> ExactSolution:
     one = composed("env=gbwm", "agent=backward_induction", "tracker=none", *overrides)
-    return backward_induction(config.build(one), working or Quiet())
+    return solve_finite(config.build(one), progress or QuietProgress())
 
 
 @functools.cache
-def wealth(periods: int, late: int, discount: str, *more: str) -> Solved:
+def wealth(periods: int, late: int, discount: str, *more: str) -> ExactSolution:
     given = (f"env.periods={periods}", f"env.late_utility={late}", *DISCOUNTS[discount])
     return solved(*given, *more)
 
 
-def chances(found: Solved) -> list[float]:
-    return [found.numbers[key] for key in ("p_early_affordable", "p_early", "p_late")]
+def probabilities(found: ExactSolution) -> list[float]:
+    return [found.metrics[key] for key in ("p_early_affordable", "p_early", "p_late")]
 
 
 @pytest.mark.parametrize(
@@ -76,10 +66,10 @@ def chances(found: Solved) -> list[float]:
 )
 def test_the_mean(periods, late, discount, objective, utility, expected, close):
     found = wealth(periods, late, discount)
-    assert found.numbers["objective_optimal"] == pytest.approx(objective, abs=0.05)
-    assert found.numbers["regret"] == pytest.approx(0.0, abs=1e-9 * objective)
-    assert found.numbers["expected_utility"] == pytest.approx(utility, abs=1)
-    assert chances(found) == pytest.approx(expected, abs=close)
+    assert found.metrics["objective_optimal"] == pytest.approx(objective, abs=0.05)
+    assert found.metrics["regret"] == pytest.approx(0.0, abs=1e-9 * objective)
+    assert found.metrics["expected_utility"] == pytest.approx(utility, abs=1)
+    assert probabilities(found) == pytest.approx(expected, abs=close)
 
 
 @slow
@@ -97,8 +87,8 @@ def test_the_mean(periods, late, discount, objective, utility, expected, close):
 def test_the_mean_with_the_scaling_of_the_published_tables(late, discount, utility, expected):
     # erratum E26
     found = wealth(30, late, discount, "env.scaling=covariance")
-    assert found.numbers["expected_utility"] == pytest.approx(utility, abs=1)
-    assert chances(found) == pytest.approx(expected, abs=0.002)
+    assert found.metrics["expected_utility"] == pytest.approx(utility, abs=1)
+    assert probabilities(found) == pytest.approx(expected, abs=0.002)
 
 
 @pytest.mark.parametrize(
@@ -120,13 +110,13 @@ def test_the_mean_with_the_scaling_of_the_published_tables(late, discount, utili
 )
 def test_cvar(periods, late, scaling, discount, value, nothing):
     found = wealth(periods, late, discount, f"env.scaling={scaling}", *RISKS["cvar"])
-    assert found.numbers["objective_optimal"] == pytest.approx(value, abs=0.3)
-    assert found.numbers["regret"] == pytest.approx(0.0, abs=1e-9 * value)
-    assert found.numbers["search_gap"] == 0.0
+    assert found.metrics["objective_optimal"] == pytest.approx(value, abs=0.3)
+    assert found.metrics["regret"] == pytest.approx(0.0, abs=1e-9 * value)
+    assert found.metrics["search_gap"] == 0.0
     early = 1.0 if discount == "1" else 1.0 / (1.0 + 0.05 * (periods // 2))
-    assert found.numbers["initial_stock"] == pytest.approx(-1000.0 * early, rel=1e-12)
+    assert found.metrics["initial_stock"] == pytest.approx(-1000.0 * early, rel=1e-12)
     if nothing is None:
-        assert found.numbers["p_early"] == pytest.approx(0.9933, abs=0.002)
+        assert found.metrics["p_early"] == pytest.approx(0.9933, abs=0.002)
     else:
         assert found.outcome.returns[0] == 0.0
         assert found.outcome.probabilities[0] == pytest.approx(nothing, abs=1e-5)
@@ -155,67 +145,67 @@ def test_cvar(periods, late, scaling, discount, value, nothing):
 )
 def test_other_risks(periods, late, discount, risk, value):
     found = wealth(periods, late, discount, *RISKS[risk])
-    assert found.numbers["objective_optimal"] == pytest.approx(value, abs=0.1)
-    assert found.numbers["regret"] == pytest.approx(0.0, abs=1e-7)
-    assert found.numbers["search_gap"] < 1e-5
+    assert found.metrics["objective_optimal"] == pytest.approx(value, abs=0.1)
+    assert found.metrics["regret"] == pytest.approx(0.0, abs=1e-7)
+    assert found.metrics["search_gap"] < 1e-5
 
 
 @slow
-def test_the_stocks_of_the_paper_hold_the_policy_but_not_the_value():
-    # 201 points from -4000 to 0, 20 apart (erratum E23): -571.43 is none of them
+def test_the_papers_grid_of_stocks_misses_the_optimal_value():
+    # 201 points from -4000 to 0, 20 apart (erratum E23), do not contain -571.43
     grid = ("exact.grid=true", "outer.low=-4000", "outer.high=0", "outer.points=201")
-    found = wealth(30, 2000, "k", *RISKS["cvar"], *grid).numbers
+    found = wealth(30, 2000, "k", *RISKS["cvar"], *grid).metrics
     assert found["objective_optimal"] == pytest.approx(569.75, abs=0.3)
     assert found["objective_optimal"] - found["objective_grid"] == pytest.approx(11.4, abs=0.05)
     assert found["initial_stock_grid"] == -560.0
     assert found["initial_stock"] == pytest.approx(-4000 / 7)
 
 
-def test_a_grid_that_misses_the_optimum_is_told():
-    quiet = Quiet()
+def test_a_grid_that_misses_the_optimum_is_noted():
+    progress = QuietProgress()
     grid = ("exact.grid=true", "outer.low=-500", "outer.high=0", "outer.points=11")
-    solved("env.periods=4", *DISCOUNTS["1"], *RISKS["cvar"], *grid, working=quiet)
-    (said,) = quiet.said
-    assert said.startswith("outer.low=-500, outer.high=0: the best initial stock of the grid")
-    assert "the optimum lies at -1000" in said
+    solved("env.periods=4", *DISCOUNTS["1"], *RISKS["cvar"], *grid, progress=progress)
+    (note,) = progress.notes
+    assert note.startswith("outer.low=-500, outer.high=0: the best initial stock of the grid")
+    assert "the optimum lies at -1000" in note
 
 
 @pytest.mark.parametrize("risk", [(), RISKS["cvar"]], ids=["mean", "cvar"])
-def test_two_goals_see_only_the_ratio_of_their_discounts(risk):
+def test_two_goals_depend_only_on_the_ratio_of_their_discounts(risk):
     # erratum E28: (1 + .25) / (1 + .5) = gamma^5
     gamma = (1.25 / 1.5) ** 0.2
     assert gamma == pytest.approx(0.964193, abs=1e-6)
     late = ("env.late_utility=2000", *risk)
     one = solved(*late, *DISCOUNTS["k"])
     two = solved(*late, "discount=exponential", f"discount.gamma={gamma}")
-    assert chances(two) == pytest.approx(chances(one), abs=1e-9)
+    assert probabilities(two) == pytest.approx(probabilities(one), abs=1e-9)
     np.testing.assert_allclose(two.outcome.probabilities, one.outcome.probabilities, atol=1e-9)
     model, factors = one.policy.model, 1.0 / (1.0 + 0.05 * np.arange(11))
-    value = np.zeros((1, model.n_points))  # of going on, by the mean
+    value = np.zeros((1, model.n_points))  # of continuing, for the mean
     for t in reversed(range(11)):
         a, b = one.policy.tables.actions[t], two.policy.tables.actions[t]
         if risk:
             np.testing.assert_array_equal(a, b)
             continue
         value = model.expect(t, value + factors[t] * model.rewards(t)[:, None, None]).max(axis=0)
-        # where the late goal is lost all portfolios are worth nothing, and rounding chooses one
+        # where the late goal is out of reach all portfolios have value 0, and rounding chooses one
         hopeless = value < 1e-12 * value.max()
         np.testing.assert_array_equal(a[~hopeless], b[~hopeless])
 
 
 @pytest.mark.parametrize("periods", [10, 30])
-def test_the_safest_portfolio_alone_beats_what_was_published(periods):
-    # portfolio 1 throughout and every goal that is affordable; published: 990, 960, 210, 510
+def test_the_safest_portfolio_alone_beats_the_published_policies(periods):
+    # portfolio 1 at all times, and every affordable goal; published: 990, 960, 210, 510
     one = config.build(
         composed("env=gbwm", "agent=backward_induction", "tracker=none", f"env.periods={periods}")
     )
-    model, factors = one.env.model(), np.ones(periods + 1)
-    levels, action = reachable(model, factors[:, None], 10), model.n_portfolios
+    model, factors = one.env.problem.model(), np.ones(periods + 1)
+    reachable, action = reachable_stocks(model, factors[:, None], 10), model.n_portfolios
 
     def safest(t):
-        return np.full((len(levels.offsets[t]), model.n_points), action)
+        return np.full((len(reachable.offsets[t]), model.n_points), action)
 
-    outcome = follow(model, factors, levels, safest)
+    outcome = evaluate_policy(model, factors, reachable, safest)
     value, _ = CVaR(tau=0.1).oce(outcome.returns, outcome.probabilities)
     assert value == pytest.approx(991, abs=1)
     best = {10: 996.27, 30: 997.07}[periods]

@@ -1,186 +1,127 @@
-import itertools
+"""Returns sampled with the optimal policies, against their exact distribution."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from problems import random_spec, spec, sure
+from command_line import composed
+from problems import QuietProgress
 
+from rigor.config import config
 from rigor.errors import UserError
-from rigor.exact.levels import reachable
-from rigor.exact.optimum import objective_of, optimum
-from rigor.exact.outcome import follow
-from rigor.exact.solve import Problem, Tables, refuse_overflow, return_range
-from rigor.exact.tabular import TabularModel
-from rigor.maths.discount import CIR, Exponential, Hyperbolic, QuasiHyperbolic
-from rigor.maths.utility import CVaR, Entropic, Mean, MeanCVaR, MeanVariance
+from rigor.exact.solve import check_rewards, solve_at_level, solve_finite
+from rigor.maths.utility import other_level
 
-DISCOUNTS = [Exponential(0.9), Hyperbolic(0.5), QuasiHyperbolic(0.6, 0.95), CIR(0.3, 0.2, 0.2, 0.1)]
-UTILITIES = [Mean(), CVaR(0.3), MeanCVaR(0.4, 0.3), Entropic(-0.5), MeanVariance(0.1)]
-MODELS = 10
+EPISODES, COPIES = 400_000, 20_000
 
 
-def totals_of(tabular, d):
-    """Return the discounted return of every history, [A, S, K, A, S, K, A, S, K]."""
-    reward = tabular.problem().reward  # [S, A, S, K]
-    total = d[0] * reward[0]
-    for factor in d[1:]:  # the next decision is taken in the state last reached
-        total = total[..., None, None, None] + factor * reward[:, None]
-    return total
+def sample(policy, env, factors, seed):
+    """Return the discounted and undiscounted returns of EPISODES whole episodes.
+
+    The third array is the fraction of episodes with a positive reward at each decision.
+    """
+    observation = env.reset(np.random.SeedSequence(seed))
+    n = env.n_envs
+    t, stock, sums, ended = np.zeros(n, np.int64), np.full(n, policy.initial_stock), [], 0
+    running = np.zeros((2, n))
+    earned = np.zeros(len(factors))
+    left = np.full(n, EPISODES // n)  # the same number for each copy: no bias to short episodes
+    while ended < EPISODES:
+        step = env.step(policy(observation, t, stock))
+        counts = ~step.dummy
+        np.add.at(earned, t[counts & (left > 0) & (step.reward > 0)], 1)
+        d = factors[np.minimum(t, len(factors) - 1)]
+        running += np.where(counts, np.stack([d * step.reward, step.reward]), 0)
+        stock = np.where(counts, policy.next_stock(stock, t, step.reward), policy.initial_stock)
+        t = np.where(counts, t + 1, 0)
+        over = step.episode_end & (left > 0)
+        sums.append(running[:, over].copy())
+        left[over] -= 1
+        ended += int(over.sum())
+        running[:, step.episode_end] = 0
+        observation = step.observation
+    return *np.concatenate(sums, axis=1), earned / EPISODES
 
 
-def over_histories(tabular, d, utility, stocks):
-    """Return −c + max E f(c + G) over all history-dependent policies, for every stock [C]."""
-    problem = tabular.problem()
-    chances = problem.P[..., None] * problem.reward_probability
-    totals = totals_of(tabular, d)
-    value = utility.f(stocks.reshape(-1, *(1,) * totals.ndim) + totals)
-    for t in reversed(range(len(d))):
-        weighted = value * (chances[:, None] if t else chances[0])
-        value = weighted.sum(axis=(-1, -2)).max(axis=-1)
-    return value - stocks
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ("env=gbwm", "discount=hyperbolic"),
+        ("env=gbwm", "env.late_utility=2000", "risk=mean_cvar", "discount=exponential"),
+        ("env=american_put", "discount=hyperbolic", "discount.k=.2"),
+        ("env=tabular", "env.horizon=5", "risk=cvar", "risk.tau=.3", "discount=hyperbolic"),
+    ],
+    ids=lambda problem: " ".join(problem),
+)
+def test_samples_agree_with_the_exact_distribution(problem):
+    one = config.build(composed("agent=backward_induction", "tracker=none", *problem))
+    solution = solve_finite(one, QuietProgress())
+    factors = one.discount.factor(np.arange(one.env.n_decisions))
+    discounted, undiscounted, earned = sample(
+        solution.policy, one.env.make(COPIES, evaluation=True), factors, seed=1
+    )
+    x, p = solution.outcome.returns, solution.outcome.probabilities
+
+    def agrees(sample, exact):
+        error = sample.std() / np.sqrt(len(sample))
+        assert abs(sample.mean() - exact) < 4 * error, (sample.mean(), exact, error)
+
+    agrees(discounted, p @ x)
+    agrees(undiscounted, solution.outcome.mean_score)
+    c0 = solution.metrics["initial_stock"]
+    agrees(one.risk.f(c0 + discounted), p @ one.risk.f(c0 + x))
+    if "env=gbwm" in problem:
+        for t, goal in ((one.env.early_time, "p_early"), (one.env.periods, "p_late")):
+            p_goal = solution.metrics[goal]
+            error = np.sqrt(p_goal * (1 - p_goal) / EPISODES)
+            assert abs(earned[t] - p_goal) < 4 * error, (goal, earned[t], p_goal)
+    for level in (0.1, 0.5, 0.9):
+        at = x[np.searchsorted(np.cumsum(p), level)]
+        below = float(p[x <= at + 1e-9].sum())
+        fraction = (discounted <= at + 1e-9).mean()
+        if len(x) < 1000:  # a continuous return would be compared by whole cells of the grid
+            variance = max(below * (1 - below), 0.0) / EPISODES
+            assert abs(fraction - below) < 4 * np.sqrt(variance) + 1e-12
 
 
-def brute_force(tabular, d, utility, c0):
-    """Return the OCE optimum over all history-dependent policies."""
-    if isinstance(utility, Entropic):
-        (value,) = over_histories(tabular, d, utility, np.zeros(1))
-        return np.log1p(utility.beta * value) / utility.beta
-    if isinstance(utility, Mean):
-        return over_histories(tabular, d, utility, np.zeros(1))[0]
-    if isinstance(utility, MeanVariance):
-        stocks = np.append(np.linspace(-8.0, 8.0, 161), c0)
-        return over_histories(tabular, d, utility, stocks).max()
-    return over_histories(tabular, d, utility, -np.unique(totals_of(tabular, d))).max()
+def test_an_agent_with_horizons_keeps_its_own_discount_at_another_level():
+    choices = ["env=tabular", "env.horizon=4", "discount=hyperbolic", "discount.k=1"]
+    horizons = ["horizons=multi", "horizons.m=2", "risk=cvar", "risk.tau=.5"]
+    one = config.build(composed("agent=backward_induction", "tracker=none", *choices, *horizons))
+    own, again = (
+        solve_finite(one, QuietProgress()),
+        solve_at_level(one, other_level(one.risk, 0.5)),
+    )
+    assert again.metrics == own.metrics
+    np.testing.assert_array_equal(again.policy.discount, own.policy.discount)
+    assert own.policy.discount[1] != one.discount.factor(np.arange(2))[1]  # of the two horizons
+    lower = solve_at_level(one, other_level(one.risk, 0.1)).metrics
+    assert lower["objective_exact"] < own.metrics["objective_exact"]
+    assert lower["objective_exact"] <= lower["objective_optimal"] + 1e-12
 
 
-@pytest.mark.parametrize("discount", DISCOUNTS, ids=lambda x: type(x).__name__)
-@pytest.mark.parametrize("utility", UTILITIES, ids=lambda x: type(x).__name__)
-def test_no_policy_of_the_whole_history_is_better(discount, utility):
-    d = discount.factor(np.arange(3))
-    for seed in range(MODELS):
-        tabular = random_spec(seed)
-        best = optimum(TabularModel(tabular), d, utility, 10_000)
-        want = brute_force(tabular, d, utility, best.c0)
-        assert best.value == pytest.approx(want, abs=1e-10), seed
-        assert best.missed < (1e-3 if isinstance(utility, MeanVariance) else 1e-11)
-
-
-def test_value_of_every_initial_stock_equals_brute_force():
-    stocks = np.linspace(-4.0, 4.0, 9)
-    d = Hyperbolic(0.5).factor(np.arange(3))
-    for utility in (CVaR(0.3), MeanCVaR(0.4, 0.3), MeanVariance(0.1)):
-        problem = Problem(TabularModel(random_spec(3)), d, utility, 10_000)
-        want = over_histories(random_spec(3), d, utility, stocks)
-        np.testing.assert_allclose(problem.objective(stocks), want, atol=1e-12)
-        assert problem.policy(1.5)[0] == pytest.approx(problem.objective(np.array([1.5]))[0])
+def test_another_level_needs_a_last_decision():
+    endless = ["env=tabular", "env.horizon=inf", "agent=infinite_horizon", "risk=cvar"]
+    one = config.build(composed("tracker=none", *endless))
+    with pytest.raises(UserError, match="needs a problem with a fixed number of decisions"):
+        solve_at_level(one, other_level(one.risk, 0.5))
 
 
 @pytest.mark.parametrize(
-    ("utility", "needs_stock"), [(CVaR(0.3), True), (Entropic(-0.5), False), (Mean(), False)]
+    ("reward", "payoff", "message"),
+    [
+        (np.nan, np.nan, r"rewards\(2\) of its model gives nan; rewards must be finite"),
+        (0.0, -np.inf, r"terminal_payoff\(2\) of its model gives -inf"),
+        (0.0, 1e308, r"terminal_payoff\(2\) of its model gives 1e\+308; .* at most"),
+    ],
 )
-def test_a_policy_of_state_and_time_alone_is_worse_only_where_the_stock_is_needed(
-    utility, needs_stock
-):
-    d = Exponential(0.9).factor(np.arange(3))
-    gaps = []
-    for seed in range(14, 20):
-        model = TabularModel(random_spec(seed))
-        levels = reachable(model, d[:, None], 10_000)
-        best = -np.inf
-        for choices in itertools.product(range(2), repeat=6):
-            actions = np.array(choices).reshape(3, 2)
-            outcome = follow(model, d, levels, lambda t, actions=actions: actions[t][None])
-            best = max(best, objective_of(utility, outcome))
-        gaps.append(optimum(model, d, utility, 10_000).value - best)
-    assert min(gaps) > -1e-10
-    assert (max(gaps) > 1e-3) == needs_stock
-
-
-def test_cvar_worked_by_hand():
-    # First decision: 0 or 4 with chances 1/2 each, whatever is done. Second: action 0 earns 2 for
-    # sure, action 1 earns 0 or 6 with chances 1/2 each; d = (1, 1), tau = 1/2.
-    # G, by what is done after 0 and after 4: (0, 0): 2, 6 -> CVaR 2. (1, *): the outcome 0 has
-    # chance 1/4 and 2 is not there: after 4 the least is 4 or 6, after 0 it is 0 or 6 with 1/4
-    # each, so the worst half is 0 and then 4 (action 1) or 6, 6 (action 0): (0 + 4)/2 = 2 or 3.
-    # (0, 1): 2 with 1/2, so 2. The best is (1, 0): 0 (1/4), 6 (3/4): CVaR_{1/2} = 3, c0 = −6.
-    chances = np.full((2, 2, 1, 2), 0.5)
-    rewards = [[[[0, 4]], [[0, 4]]], [[[2, 2]], [[0, 6]]]]
-    tabular = spec([[[0, 1], [0, 1]], [[0, 1], [0, 1]]], rewards, chances, 2)
-    best = optimum(TabularModel(tabular), np.ones(2), CVaR(0.5), 100)
-    assert best.value == pytest.approx(3.0, abs=1e-14)
-    assert best.c0 == pytest.approx(-6.0)
-    assert best.outcome.returns.tolist() == [0.0, 6.0]
-    np.testing.assert_allclose(best.outcome.probabilities, [0.25, 0.75])
-    after = dict(zip(best.tables.offsets[1].tolist(), best.tables.actions[1][:, 1], strict=True))
-    assert (after[0.0], after[4.0]) == (1, 0)
-
-
-def test_ties_go_to_the_larger_mean_then_to_the_lower_action():
-    # from c0 = −1 every total of 1 or more has f = 0: actions 1 and 2 tie with 0 and earn more
-    model = TabularModel(sure([[0, 0, 0]], [[1.0, 5.0, 5.0]], 1))
-    problem = Problem(model, np.ones(1), CVaR(0.5), 10)
-    assert problem.policy(-1.0)[1].actions[0].tolist() == [[1]]
-    for utility in (Mean(), Entropic(-1.0)):
-        assert Problem(model, np.ones(1), utility, 10).policy(0.0)[1].actions[0].tolist() == [[1]]
-
-
-def test_policies_without_stock_are_tables_of_one_offset():
-    tables = Problem(TabularModel(random_spec(0)), np.ones(3), Mean(), 10).policy(0.0)[1]
-    assert isinstance(tables, Tables)
-    assert [a.shape for a in tables.actions] == [(1, 2)] * 3
-    assert [o.tolist() for o in tables.offsets] == [[0.0]] * 3
-
-
-class Stopping:
-    """One point; action 0 goes on and earns 0, action 1 ends with the payoff 3 − t."""
-
-    n_points, n_actions, n_decisions = 1, 2, 3
-    initial = np.ones(1)
-
-    def rewards(self, t):
-        return np.array([0.0, 2.0])
-
-    def expect(self, t, value):
-        return np.repeat(value.mean(axis=0)[None], 2, axis=0)
-
-    def spread(self, t, law):
-        return np.repeat(law.sum(axis=0)[None] / 2.0, 2, axis=0)
-
-    def stops(self, t):
-        return np.array([[np.nan], [3.0 - t]])
-
-
-def test_stops_end_the_episode():
-    # Going on earns 0 or 2 with chances 1/2. With d = 1 staying to the end has the mean 3, stopping
-    # at t has t + 3 − t = 3: all tie, and the lower action goes on. With d = (1, .5, .25) stopping
-    # now earns 3, going on 1 + max(.5·2, .5 + max(.25, .25)) = 2.
-    model = Stopping()
-    value, tables = Problem(model, np.ones(3), Mean(), 10).policy(0.0)
-    assert value == pytest.approx(3.0)
-    assert [a.item() for a in tables.actions] == [0, 0, 0]
-    d = np.array([1.0, 0.5, 0.25])
-    best = optimum(model, d, CVaR(0.5), 100)
-    assert best.value == pytest.approx(3.0)
-    assert best.outcome.returns.tolist() == [3.0]
-    assert best.outcome.mean_undiscounted == 3.0
-    assert best.outcome.occupied(1).sum() == 0.0
-
-
-def test_range_of_returns():
-    assert return_range(TabularModel(sure([[0, 0]], [[-1.0, 2.0]])), np.array([1, 0.5, 0.25])) == (
-        -1.75,
-        3.5,
+def test_a_model_with_unusable_rewards_is_named(reward, payoff, message):
+    last = 2
+    model = SimpleNamespace(
+        n_decisions=3,
+        rewards=lambda t: np.array([1.0, reward if t == last else 0.0]),
+        terminal_payoff=lambda t: np.array([[np.nan, payoff if t == last else 0.0]]),
     )
-    # ends at t with 3 − t after rewards of 0 or 2, or never: 3, 2 ... 4, 1 ... 5, 0 ... 6
-    assert return_range(Stopping(), np.ones(3)) == (0.0, 6.0)
-
-
-def test_overflow_is_refused_with_a_value_that_works():
-    with pytest.raises(UserError, match=r"risk\.beta=-2\.0: .*from 0 to 350; risk\.beta=-1\.7"):
-        refuse_overflow(Entropic(-2.0), 0.0, 350.0)
-    refuse_overflow(Entropic(-1.0), 0.0, 350.0)
-    for highest in np.linspace(100.0, 9999.0, 50):
-        with pytest.raises(UserError) as refusal:
-            refuse_overflow(Entropic(-50.0), 0.0, highest)
-        suggested = float(str(refusal.value).split("risk.beta=")[2].split()[0])
-        refuse_overflow(Entropic(suggested), 0.0, highest)
-    refuse_overflow(CVaR(0.1), -1e300, 1e300)
+    with pytest.raises(UserError, match=f"^env=mine: {message}"):
+        check_rewards("env=mine", model)

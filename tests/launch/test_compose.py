@@ -3,12 +3,12 @@ from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
-import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/train.yaml names
-from rigor import config
+import hydra_plugins.rigor.sweeper  # noqa: F401  conf/train.yaml names it
+from rigor.config import config
 from rigor.errors import UserError
 from rigor.launch import compose
 from rigor.launch.compose import Composer
-from rigor.launch.job import job
+from rigor.runs.job import job
 
 config.register()
 
@@ -50,7 +50,25 @@ def test_jobs_are_what_hydra_composes(composer):
     composer._by_hydra = lambda overrides: calls.append(overrides) or real(overrides)
     found = composer.jobs(SWEEP)
     assert len(calls) < len(SWEEP) / 2
-    assert found == [by_hydra(composer, one) for one in SWEEP]
+    assert found == [by_hydra(composer, overrides) for overrides in SWEEP]
+
+
+def test_jobs_that_differ_only_in_the_seed_are_composed_once(composer, monkeypatch):
+    composed = []
+    real = compose.job
+    monkeypatch.setattr(compose, "job", lambda *given: composed.append(given) or real(*given))
+    sweep = [["env=cartpole", f"seed={seed}"] for seed in (3, 0, 7)]
+    found = composer.jobs(sweep)
+    assert len(composed) == 1
+    assert found == [by_hydra(composer, overrides) for overrides in sweep]
+    with pytest.raises(UserError, match=r"job 1 .*seed=-1: must be 0 or more"):
+        composer.jobs([["env=cartpole", "seed=1"], ["env=cartpole", "seed=-1"]])
+
+
+@pytest.mark.parametrize("more", ["train.schedule_steps=${seed}", "out=runs/${seed}"])
+def test_values_that_depend_on_the_seed_follow_it(composer, more):
+    sweep = [["env=cartpole", f"seed={seed}", more] for seed in (1, 2)]
+    assert composer.jobs(sweep) == [by_hydra(composer, overrides) for overrides in sweep]
 
 
 @pytest.mark.parametrize(
@@ -68,20 +86,20 @@ def test_jobs_are_what_hydra_composes(composer):
         ["+env.kwargs={x:1}", "env.kwargs.x=2", "env=gymnasium", "env.id=CartPole-v1"],
     ],
 )
-def test_of_two_values_for_one_key_the_later_counts(composer, overrides):
+def test_the_last_of_several_values_for_a_key_counts(composer, overrides):
     full = ["env=cartpole", *overrides]
     assert composer.jobs([full])[0].plain == by_hydra(composer, full).plain
 
 
-def test_a_choice_and_its_values_are_composed_once(composer):
+def test_an_option_with_several_values_is_composed_once(composer):
     composer.jobs([["env=cartpole", "risk=cvar", f"risk.tau={tau}"] for tau in (0.1, 0.2, 0.3)])
     assert len(composer._composed) == 1
 
 
-def test_jobs_that_are_shared_out_among_processes_come_in_order(composer, monkeypatch):
-    monkeypatch.setattr(compose, "_SHARED_OUT", 0)
+def test_jobs_composed_in_parallel_are_in_order(composer, monkeypatch):
+    monkeypatch.setattr(compose, "_PARALLEL_ABOVE", 0)
     monkeypatch.setattr(compose, "cores", lambda: 2)
-    assert composer.jobs(SWEEP[:12]) == [by_hydra(composer, one) for one in SWEEP[:12]]
+    assert composer.jobs(SWEEP[:12]) == [by_hydra(composer, overrides) for overrides in SWEEP[:12]]
     wrong = [*SWEEP[:3], ["seed=-3"], *SWEEP[3:6], ["env=cartpole", "seed=-1"]]
     with pytest.raises(UserError, match=r"^job 3 \(seed=-3\): seed=-3: must be 0 or more$"):
         composer.jobs(wrong)
@@ -91,7 +109,7 @@ def test_jobs_that_are_shared_out_among_processes_come_in_order(composer, monkey
     ("override", "part"),
     [
         ("seed=-1", "seed=-1: must be 0 or more"),
-        ("seed=x", "could not be converted to Integer"),
+        ("seed=x", "x is not a whole number"),
         ("risk=null", "risk=null: no such option"),
         ("risk=cvarr", "did you mean cvar"),
         ("env=gymnasium", "env.id: has no value yet"),

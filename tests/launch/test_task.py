@@ -1,19 +1,23 @@
 import errno
 import fcntl
+import shutil
+import signal
+import subprocess
 
 import pytest
 
 from rigor.errors import RunFailed
 from rigor.launch import task
-from rigor.tracking.rundir import RunDirectory, config_hash
+from rigor.runs.directory import RunDirectory
+from rigor.runs.identity import config_hash
 
 
 @pytest.fixture
 def started(monkeypatch):
-    """The runs that a task has started, all of which end well."""
+    """The names of the runs that a task has started; all of them succeed."""
     found = []
 
-    def run_pool(paths, n_jobs, told, signals):
+    def run_pool(paths, n_jobs, on_end, patient):
         found.extend(path.name for path in paths)
         return [None] * len(paths)
 
@@ -21,34 +25,91 @@ def started(monkeypatch):
     return found
 
 
-def made(out, **states):
+def directories(out, **states):
     """Make run directories in these states and return their paths."""
     for name, state in states.items():
         (out / name).mkdir()
         RunDirectory(out / name).write_status(state)
+        RunDirectory(out / name).write_result({"objective": 1.0})
     return [str(out / name) for name in states]
 
 
-def test_a_task_runs_what_has_not_ended_and_fails_with_what_has_failed(tmp_path, started):
-    paths = made(tmp_path, a="queued", b="done", c="failed", d="preempted", e="running")
+def test_a_task_runs_unfinished_runs_and_fails_if_a_run_failed_before(tmp_path, started):
+    paths = directories(tmp_path, a="queued", b="done", c="failed", d="preempted", e="running")
     with pytest.raises(RunFailed, match=r"1 of 5 runs failed: .*c: failed before"):
         task.run_task(paths)
     assert started == ["a", "d", "e"]
     assert RunDirectory(tmp_path / "d").status()["state"] == "queued"
 
 
-def test_a_task_leaves_alone_what_another_process_runs(tmp_path, started):
-    paths = made(tmp_path, a="queued", b="queued")
+def test_a_task_does_not_run_runs_of_another_process(tmp_path, started):
+    paths = directories(tmp_path, a="queued", b="queued")
     with RunDirectory.open(tmp_path / "a", {"seed": 0}, config_hash({"seed": 0})):
         task.run_task(paths)
     assert started == ["b"]
+
+
+def test_a_task_whose_run_is_gone_runs_the_others(tmp_path, started):
+    paths = directories(tmp_path, a="queued", b="queued")
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(RunFailed, match=r"1 of 2 runs failed: .*a: its directory is gone"):
+        task.run_task(paths)
+    assert started == ["b"]
+
+
+def test_a_requeued_task_takes_its_runs_over_from_its_earlier_start(tmp_path, started, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    paths = directories(tmp_path, a="queued", b="queued")
+    config = {"seed": 0}
+    for path, its_task in zip(paths, ("7", "8"), strict=True):
+        run = RunDirectory.open(path, config, config_hash(config))
+        run.write_status("running", task=its_task)  # a process of a node that does not answer
+    task.run_task(paths)
+    assert started == ["a"]
+    assert RunDirectory(tmp_path / "a").status()["state"] == "queued"
+    assert RunDirectory(tmp_path / "b").status()["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("shown", "refusal", "line"),
+    [
+        ("JobState=RUNNING Requeue=1 ", "", "stopped by SIGTERM, saved and requeued"),
+        (
+            "JobState=COMPLETING Requeue=1 ",
+            "",
+            "ending the job (COMPLETING), so it is not requeued",
+        ),
+        (
+            "JobState=RUNNING Requeue=0 ",
+            "",
+            "(requeueing is not allowed); rigor-sweep retry resumes",
+        ),
+        (
+            "JobState=RUNNING Requeue=1 ",
+            "Requested operation is\n presently disabled",
+            "not requeued (Requested operation is presently disabled); rigor-sweep retry resumes",
+        ),
+        (None, "", "not requeued (scontrol: No such file or directory); rigor-sweep retry resumes"),
+    ],
+)
+def test_a_stopped_task_is_requeued_where_it_can_be(monkeypatch, shown, refusal, line):
+    def run(command, **options):
+        if shown is None:  # in a container
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        asked = command[1] == "show"
+        return subprocess.CompletedProcess(
+            command, 0, shown if asked else "", "" if asked else refusal
+        )
+
+    monkeypatch.setattr(task.subprocess, "run", run)
+    assert line in task._requeue("7_1", signal.SIGTERM)
 
 
 def test_a_task_runs_its_runs_where_the_file_system_has_no_locks(tmp_path, started, monkeypatch):
     def refuse(descriptor, operation):
         raise OSError(errno.ENOSYS, "function not implemented")
 
-    paths = made(tmp_path, a="queued", b="running")
+    paths = directories(tmp_path, a="queued", b="running")
     for path in paths:
         RunDirectory(path).path.joinpath(".lock").touch()
     monkeypatch.setattr(fcntl, "flock", refuse)

@@ -10,9 +10,8 @@ from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
 from hydra_plugins.rigor.sweeper import RigorSweeper
-from rigor import config
-from rigor.launch.job import job
-from rigor.learning import evaluate
+from rigor.config import config
+from rigor.runs.job import job
 
 torch.set_num_threads(1)
 
@@ -67,9 +66,3 @@ def compose(tmp_path):
         return job(root, choices)
 
     return composed
-
-
-@pytest.fixture
-def few_resamples(monkeypatch):
-    """Make intervals quick where a test is not about them."""
-    monkeypatch.setattr(evaluate, "RESAMPLES", 20)

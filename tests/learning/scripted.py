@@ -8,12 +8,14 @@ import torch
 
 from rigor.envs.vector import Step, check_actions
 from rigor.errors import Stopped
-from rigor.launch.job import Job
-from rigor.learning import loop
-from rigor.tracking.metrics import MetricsFile
-from rigor.tracking.progress import Progress
-from rigor.tracking.rundir import RunDirectory
-from rigor.tracking.wandb_sink import Sink
+from rigor.learning import loop, parallel_loop
+from rigor.learning.milestones import COLUMNS, Outputs
+from rigor.learning.training import State, Training
+from rigor.runs.directory import RunDirectory
+from rigor.runs.job import Job
+from rigor.runs.metrics import MetricsFile
+from rigor.runs.progress import Progress
+from rigor.runs.trackers import Trackers
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,11 @@ class ScriptedEnv:
     ) -> None:
         self.scripts, self.clip, self.copyable = scripts, clip, copyable
         self.serial = [first] * len(scripts)
-        self.n_envs, self.frame_stack = len(scripts), stack
+        self.n_envs, self.frame_stack, self.frames_per_step = len(scripts), stack, 1
+        self.problem = None
         self.observation_shape = (stack, 3, 1) if stack > 1 else (3,)
         self.observation_dtype = np.dtype(np.uint8 if stack > 1 else np.float32)
         self.max_time = max(len(e.rewards) for script in scripts for e in script)
-        self.reward_bound = 1.0 if clip else None
         self.calls: list[tuple[np.ndarray, np.ndarray, Step]] = []
         self.closed = False
 
@@ -90,7 +92,7 @@ class ScriptedEnv:
         self.calls.append((before, actions.copy(), step))
         return step
 
-    def learned_reward(self, reward):
+    def learner_reward(self, reward):
         return np.clip(reward, -1.0, 1.0) if self.clip else reward
 
     def state(self):
@@ -142,13 +144,13 @@ class ScriptedConfig:
         return self.made[-1]
 
 
-class Recorder:
+class CallRecorder:
     """Keeps calls as a GPU keeps their kernels: recording does nothing, replaying fills memory."""
 
     def __init__(self):
         self.replays = 0
 
-    def rehearse(self, call):
+    def warm_up(self, call):
         self.like = call()
         return self.like
 
@@ -166,33 +168,33 @@ class Recorder:
 class Session:
     """One process's part of a run, after it."""
 
-    training: loop.Training
-    state: loop.State
+    training: Training
+    state: State
     notes: list[str]
     stopped: bool
 
 
 def session(
-    job: Job, stop: Callable[[loop.Training, loop.State], bool] = lambda training, state: False
+    job: Job, stop: Callable[[Training, State], bool] = lambda training, state: False
 ) -> Session:
     """Train as `rigor.learning.run` does, until the end or until `stop` says so."""
     notes: list[str] = []
     stopped = False
     with RunDirectory.open(job.path, job.plain, job.digest) as run:
-        training = loop.Training(job.config, run, torch.device("cpu"))
+        training = Training(job.config, run, torch.device("cpu"))
         state = training.start(notes.append)
-        metrics = MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told)
+        metrics = MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged)
         progress = Progress(job.steps, "test", run.log_path, enabled=False, start=state.steps)
         with metrics, progress:
+            outputs = Outputs(
+                metrics,
+                progress,
+                Trackers([]),
+                lambda: 15 if stop(training, state) else None,
+            )
+            train = parallel_loop.train if training.memory is None else loop.train
             try:
-                loop.train(
-                    training,
-                    state,
-                    metrics,
-                    progress,
-                    Sink(None, run.log_path),
-                    lambda: 15 if stop(training, state) else None,
-                )
+                train(training, state, outputs)
             except Stopped:
                 stopped = True
         training.env.close()

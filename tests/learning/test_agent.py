@@ -3,18 +3,21 @@ import functools
 import numpy as np
 import pytest
 import torch
-from scripted import Episode, Recorder, ScriptedEnv
+from scripted import CallRecorder, Episode, ScriptedEnv
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from rigor.envs.problem import Problem
 from rigor.errors import UserError
-from rigor.learning import checkpoint
+from rigor.learning import checkpoint, fast_loss
 from rigor.learning.agent import Agent
+from rigor.learning.engine import WARM_UP, Recorded
+from rigor.learning.fast_head import FastHead
 from rigor.learning.networks import QuantileNetwork
-from rigor.learning.recorded import WARM_UP, Recorded
-from rigor.learning.replay import Batch
-from rigor.maths import quantile
+from rigor.learning.replay import Batch, Transitions
+from rigor.learning.training import agent_state, restore_agent
+from rigor.learning.units import follow
 
 CPU = torch.device("cpu")
 
@@ -40,7 +43,8 @@ def rigged(quantiles):
         head.weight.zero_()
         head.bias.copy_(quantiles.flatten())
     shape = tuple(quantiles.shape)
-    return QuantileNetwork(nn.Identity(), nn.Identity(), head, None, None, shape, 1.0, 1.0)
+    parts = nn.Identity(), nn.Identity(), FastHead(head, shape, None)
+    return QuantileNetwork(*parts, None, None, 1.0, 1.0)
 
 
 def make_env(n_envs=1, clip=False, actions=2):
@@ -58,6 +62,14 @@ def rig(agent, online, target=None):
     agent.target = rigged(online if target is None else target)
 
 
+def on_device(agent, batch):
+    return Transitions(*map(agent.engine.upload, agent.transitions(batch)))
+
+
+def targets(agent, batch):
+    return agent.targets(on_device(agent, batch))
+
+
 def batch_of(t, reward=None, terminated=None, stock=None, actions=2, seed=0):
     rng, n = np.random.default_rng(seed), len(t)
     stock = np.zeros(n) if stock is None else np.array(stock, np.float64)
@@ -68,8 +80,9 @@ def batch_of(t, reward=None, terminated=None, stock=None, actions=2, seed=0):
         stock=stock,
         stock_start=stock.copy(),
         action=rng.integers(0, actions, n),
-        reward=np.zeros(n) if reward is None else np.array(reward, np.float64),
-        terminated=np.zeros(n, bool) if terminated is None else np.array(terminated),
+        reward=np.zeros((1, n)) if reward is None else np.array([reward], np.float64),
+        terminated=np.zeros((1, n), bool) if terminated is None else np.array([terminated]),
+        length=np.ones(n, np.int64),
     )
 
 
@@ -138,19 +151,19 @@ def test_acting_draws_as_much_whatever_epsilon_is(compose):
 
 
 def test_targets_mask_termination_and_back_each_horizon_up_by_its_own_factor(compose):
-    agent = make_agent(compose, *TWO_HEADS, "agent.double=target")
+    agent = make_agent(compose, *TWO_HEADS, "train.double=target")
     rig(agent, HEADS)
     # t + 1 is 1 or more, so the next action is 1: heads (-1, 1) and (2, 2); factors 0 and .5
     batch = batch_of(t=[0, 3, 3], reward=[7.0, -1.0, -1.0], terminated=[False, False, True])
     expected = [[[7, 7], [8, 8]], [[-1, -1], [0, 0]], [[-1, -1], [-1, -1]]]
-    torch.testing.assert_close(agent.targets(batch), torch.tensor(expected, dtype=torch.float32))
+    torch.testing.assert_close(targets(agent, batch), torch.tensor(expected, dtype=torch.float32))
 
 
 def test_targets_of_one_horizon_use_the_discount_of_their_time(compose):
     # Hyperbolic k = 1: d_1/d_0 = 1/2, d_3/d_2 = 3/4
     agent = make_agent(compose, "discount=hyperbolic", "discount.k=1", "agent.quantiles=2")
     rig(agent, [[[1.0, 3.0]], [[4.0, 8.0]]])
-    found = agent.targets(batch_of(t=[0, 2]))
+    found = targets(agent, batch_of(t=[0, 2]))
     torch.testing.assert_close(found, torch.tensor([[[2.0, 4.0]], [[3.0, 6.0]]]))
 
 
@@ -159,7 +172,7 @@ def test_the_frozen_clock_chooses_the_next_action_as_at_zero(compose):
     rig(agent, HEADS)
     # action 0 in spite of t + 1 = 1: heads (9, 11) times 0, (.5, 1.5) times .5
     expected = torch.tensor([[[0.0, 0.0], [0.25, 0.75]]])
-    torch.testing.assert_close(agent.targets(batch_of(t=[0])), expected)
+    torch.testing.assert_close(targets(agent, batch_of(t=[0])), expected)
 
 
 def test_per_head_bootstraps_each_horizon_from_its_own_best_action(compose):
@@ -171,10 +184,10 @@ def test_per_head_bootstraps_each_horizon_from_its_own_best_action(compose):
         rig(agent, HEADS)
     # head 0 prefers action 0 (mean 10), head 1 prefers action 1 (mean 2)
     torch.testing.assert_close(
-        each.targets(batch_of(t=[0])), torch.tensor([[[2.25, 2.75], [1.5, 1.5]]])
+        targets(each, batch_of(t=[0])), torch.tensor([[[2.25, 2.75], [1.5, 1.5]]])
     )
     torch.testing.assert_close(
-        shared.targets(batch_of(t=[0])), torch.tensor([[[2.25, 2.75], [0.375, 1.125]]])
+        targets(shared, batch_of(t=[0])), torch.tensor([[[2.25, 2.75], [0.375, 1.125]]])
     )
 
 
@@ -183,28 +196,28 @@ def test_double_says_who_chooses_and_the_target_network_answers(compose, bootstr
     online, target = [[[1.0, 1.0]], [[2.0, 2.0]]], [[[6.0, 8.0]], [[3.0, 5.0]]]
     options = ["discount.gamma=0.5", "agent.quantiles=2", f"agent.bootstrap={bootstrap}"]
     for double, expected in (("online", [1.5, 2.5]), ("target", [3.0, 4.0])):
-        agent = make_agent(compose, *options, f"agent.double={double}")
+        agent = make_agent(compose, *options, f"train.double={double}")
         rig(agent, online, target)
-        found = agent.targets(batch_of(t=[0]))
+        found = targets(agent, batch_of(t=[0]))
         torch.testing.assert_close(found, torch.tensor([[expected]]))
 
 
 def test_next_action_for_cvar_is_chosen_at_the_next_stock(compose):
-    # As above: action 1 while the stock is 0, action 0 at 2 or more. mass(1) = d_1 = 1/2.
+    # As above: action 1 while the stock is 0, action 0 at 2 or more. discount(1) = d_1 = 1/2.
     options = ["discount=hyperbolic", "discount.k=1", "risk=cvar", "risk.tau=0.5"]
     agent = make_agent(compose, *options, "agent.quantiles=2")
     rig(agent, [[[-1.0, 5.0]], [[1.0, 1.0]]])
     batch = batch_of(t=[1, 1], reward=[0.0, 4.0])  # S' = 0, S' = 0 + 4/2
     # factor d_2/d_1 = 2/3
     expected = torch.tensor([[[2 / 3, 2 / 3]], [[4 - 2 / 3, 4 + 10 / 3]]])
-    torch.testing.assert_close(agent.targets(batch), expected)
+    torch.testing.assert_close(targets(agent, batch), expected)
 
 
 def test_rewards_are_clipped_in_targets_and_in_the_stock(compose):
     agent = make_agent(compose, "discount.gamma=0.5", "agent.quantiles=2", clip=True)
     rig(agent, [[[0.0, 0.0]], [[0.0, 0.0]]])
     batch = batch_of(t=[0, 0, 0], reward=[5.0, -3.0, 0.5])
-    assert agent.targets(batch)[:, 0, 0].tolist() == [1.0, -1.0, 0.5]
+    assert targets(agent, batch)[:, 0, 0].tolist() == [1.0, -1.0, 0.5]
     moved = agent.next_stock(np.array([10.0, 10.0]), np.array([0, 2]), np.array([5.0, -3.0]))
     assert moved.tolist() == [11.0, 9.75]
 
@@ -221,8 +234,8 @@ def plain_qr_dqn(agent, batch, gamma, kappa):
         for i in range(n):
             tau = (2 * i + 1) / (2 * n)
             for j in range(n):
-                alive = 0.0 if batch.terminated[b] else 1.0
-                y = float(batch.reward[b] + alive * gamma * there[b, best, j])
+                alive = 0.0 if batch.terminated[0, b] else 1.0
+                y = float(batch.reward[0, b] + alive * gamma * there[b, best, j])
                 u = y - float(here[b, batch.action[b], i])
                 huber = u * u / 2 if abs(u) <= kappa else kappa * (abs(u) - kappa / 2)
                 total += abs(tau - (u < 0)) * huber / n
@@ -230,7 +243,7 @@ def plain_qr_dqn(agent, batch, gamma, kappa):
 
 
 def test_exponential_single_mean_time_inconsistent_is_qr_dqn(compose):
-    options = ["variant=time_inconsistent", "discount.gamma=0.9", "agent.double=target"]
+    options = ["variant=time_inconsistent", "discount.gamma=0.9", "train.double=target"]
     agent = make_agent(compose, *options, "train.huber=0.5")
     with torch.no_grad():
         for parameter in agent.online.parameters():  # so that online and target differ
@@ -239,7 +252,7 @@ def test_exponential_single_mean_time_inconsistent_is_qr_dqn(compose):
         t=[0, 1, 4, 2], reward=[1.0, -2.0, 0.0, 0.3], terminated=[False, False, False, True]
     )
     expected = plain_qr_dqn(agent, batch, 0.9, 0.5)
-    assert agent.loss(batch).item() == pytest.approx(expected, rel=1e-5)
+    assert agent.loss(on_device(agent, batch)).item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("variant", ["time_consistent", "time_inconsistent"])
@@ -248,7 +261,7 @@ def test_a_bundle_of_one_exponential_is_the_single_horizon(compose, variant):
     single = make_agent(compose, f"variant={variant}")
     bundle = make_agent(compose, f"variant={variant}", *multi)
     batch = batch_of(t=[0, 1, 4, 2], reward=[1.0, -2.0, 0.0, 0.3])
-    assert torch.equal(single.targets(batch), bundle.targets(batch))
+    assert torch.equal(targets(single, batch), targets(bundle, batch))
     for _ in range(3):
         assert single.update(batch).item() == bundle.update(batch).item()
     observation, t = batch.observation, batch.t
@@ -270,16 +283,18 @@ def refused(*shape):
     raise RuntimeError("no compiler here\nand much more")
 
 
-@pytest.mark.parametrize(("compiler", "lines"), [(lambda: quantile.meet, 1), (lambda: refused, 2)])
+@pytest.mark.parametrize(
+    ("compiler", "lines"), [(lambda: fast_loss.sum_over_pairs, 1), (lambda: refused, 2)]
+)
 def test_a_long_run_compiles_its_loss_and_goes_on_without_a_compiler(
     compose, monkeypatch, compiler, lines
 ):
-    monkeypatch.setattr(quantile, "meet_compiled", compiler)
+    monkeypatch.setattr(fast_loss, "compiled_sum_over_pairs", compiler)
     batch, losses = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0]), []
     for steps in (1000, 10**12):
         notes = []
         agent = make_agent(compose, f"train.steps={steps}")
-        agent.learned.compile_loss(notes.append)
+        agent.values.compile_loss(notes.append, 64, 1, steps / 2)
         losses.append(agent.update(batch).item())
         assert len(notes) == (0 if steps == 1000 else lines)
     assert losses[0] == losses[1]
@@ -291,10 +306,12 @@ def test_the_loss_is_compiled_once_and_not_again_in_the_first_update(compose, mo
 
     # the compiler's front decides whether to compile again; its back would take half a minute
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    monkeypatch.setattr(quantile, "meet_compiled", quantile.meet_compiled.__wrapped__)
+    monkeypatch.setattr(
+        fast_loss, "compiled_sum_over_pairs", fast_loss.compiled_sum_over_pairs.__wrapped__
+    )
     counters.clear()
     agent = make_agent(compose, "train.steps=1_000_000_000_000", "train.batch_size=4")
-    agent.learned.compile_loss(lambda note: None)
+    agent.values.compile_loss(lambda note: None, 4, 1, 1e12)
     assert counters["stats"]["unique_graphs"] == 1
     for seed in range(2):
         agent.update(batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0], seed=seed))
@@ -313,7 +330,7 @@ def test_half_precision_is_near_and_leaves_the_parameters_single(compose):
     assert {one.dtype for one in half.online.parameters()} == {torch.float32}
     # acting stays single
     asked = batch.observation, batch.t, batch.stock
-    half.load(single.state())
+    restore_agent(half, agent_state(single))
     np.testing.assert_array_equal(half.greedy(*asked), single.greedy(*asked))
 
 
@@ -330,8 +347,8 @@ NEEDS = ["risk=mean", "risk=cvar", "risk=mean_cvar", "risk=entropic", "risk=mean
 
 
 @pytest.mark.parametrize("risk", NEEDS)
-@pytest.mark.parametrize(("images", "branches"), [(False, 1), (True, 1), (False, 3)])
-def test_off_the_cpu_nothing_waits_for_a_number_of_the_device(compose, risk, images, branches):
+@pytest.mark.parametrize(("images", "samples"), [(False, 1), (True, 1), (False, 3)])
+def test_off_the_cpu_nothing_waits_for_a_number_of_the_device(compose, risk, images, samples):
     """Tensors without contents: a GPU's path, where to look at one is an error."""
     env, device = make_env(), torch.device("meta")
     network = ["network=nature_cnn", "network.hidden=8"] if images else []
@@ -339,28 +356,29 @@ def test_off_the_cpu_nothing_waits_for_a_number_of_the_device(compose, risk, ima
     kind = torch.uint8 if images else torch.float32
     agent = Agent(compose(risk, *network).config, env, device, 0)
     seen = torch.empty(5, *env.observation_shape, dtype=kind, device=device)
-    after = torch.empty(3, 5 * branches, dtype=torch.float64, device=device)
-    then = seen.repeat_interleave(branches, 0)
-    indices = torch.empty(2, 5, dtype=torch.int64, device=device)
+    stock = torch.empty(5, dtype=torch.float64, device=device)
+    t, action = torch.empty(2, 5, dtype=torch.int64, device=device)
+    after = (one.repeat_interleave(samples, 0) for one in (seen, t, stock))
+    step = torch.empty(2, 5 * samples, 1, device=device)
     with OneDevice():
-        agent._loss(seen, then, after[0, :5], after, indices).backward()
+        agent.loss(Transitions(seen, t, stock, action, *after, *step)).backward()
     assert all(one.grad.device == device for one in agent.online.parameters())
     with OneDevice():
-        assert agent._decide_at(seen, indices[0], after[0, :5]).shape == (5,)
+        assert agent.greedy_actions(seen, t, stock).shape == (5,)
 
 
 @pytest.mark.parametrize("risk", ["risk=mean", "risk=cvar"])
 def test_a_recorded_agent_learns_and_acts_as_one_that_is_not(compose, risk):
     plain, recorded = (make_agent(compose, risk, "train.learning_rate=0.01") for _ in range(2))
-    recorders = Recorder(), Recorder()
-    recorded._learn = Recorded(recorded._learn_from, CPU, recorders[0])
-    recorded._decide = Recorded(recorded._decide_at, CPU, recorders[1])
+    recorders = CallRecorder(), CallRecorder()
+    recorded.gradient_step_on_device = Recorded(recorded.gradient_step, CPU, recorders[0])
+    recorded.greedy_on_device = Recorded(recorded.greedy_actions, CPU, recorders[1])
     for k in range(9):
         batch = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0], seed=k)
         losses = [agent.update(batch).item() for agent in (plain, recorded)]
         assert losses[0] == losses[1]
-        plain.smooth_target()
-        recorded.smooth_target()
+        plain.update_target()
+        recorded.update_target()
         asked = batch.observation, batch.t, batch.stock
         np.testing.assert_array_equal(recorded.greedy(*asked), plain.greedy(*asked))
     assert recorded.loss_sum == plain.loss_sum
@@ -382,7 +400,7 @@ def test_target_network_starts_as_a_copy_and_moves_by_its_share(compose):
         for target, online in pairs:
             target.fill_(1.0)
             online.fill_(5.0)
-    agent.smooth_target()
+    agent.update_target()
     assert all((target == 2.0).all() for target, _ in pairs)
     assert all((online == 5.0).all() for _, online in pairs)
 
@@ -391,7 +409,7 @@ def test_smoothing_of_one_is_an_exact_copy_and_no_alias(compose):
     agent = make_agent(compose, "train.target_smoothing=1")
     batch = batch_of(t=[0, 1], reward=[1.0, 2.0])
     agent.update(batch)
-    agent.smooth_target()
+    agent.update_target()
     pairs = list(zip(agent.target.parameters(), agent.online.parameters(), strict=True))
     assert all(torch.equal(*pair) for pair in pairs)
     agent.update(batch)
@@ -405,10 +423,10 @@ def test_stock_is_the_initial_stock_and_the_discounted_rewards(compose, clip):
     total = np.array([-2.0])
     for t, reward in enumerate(rewards):
         total = agent.next_stock(total, np.array([t]), np.array([reward]))
-    mass = np.array([1.0, 0.25, 0.125, 0.0625])
+    discount = np.array([1.0, 0.25, 0.125, 0.0625])
     learned = np.clip(rewards, -1, 1) if clip else rewards
     assert total.dtype == np.float64
-    assert total[0] == pytest.approx(-2.0 + (mass * learned).sum(), abs=1e-15)
+    assert total[0] == pytest.approx(-2.0 + (discount * learned).sum(), abs=1e-15)
 
 
 def test_relabelled_stocks_are_those_of_the_same_rewards(compose):
@@ -447,12 +465,14 @@ def test_initial_stock_maximises_the_predicted_objective(compose):
     options = ["risk=cvar", "risk.tau=0.5", "agent.quantiles=2", "outer.points=9"]
     agent = make_agent(compose, *options, "outer.low=-4", "outer.high=4")
     rig(agent, [[[1.0, 3.0]], [[0.5, 9.0]]])
-    assert agent.choose_initial_stock(np.zeros((4, 3), np.float32)) is False
+    assert agent.choose_initial_stock(np.zeros((4, 3), np.float32)) is None
     assert agent.initial_stock == -1.0
     edge = make_agent(compose, *options, "outer.low=-0.5", "outer.high=4")
     rig(edge, [[[1.0, 3.0]], [[0.5, 9.0]]])
-    assert edge.choose_initial_stock(np.zeros((4, 3), np.float32)) is True
+    notes = [edge.choose_initial_stock(np.zeros((4, 3), np.float32)) for _ in range(4)]
     assert edge.initial_stock == -0.5
+    assert [note is None for note in notes] == [True, True, False, True]
+    assert "is an end of its range [-0.5, 4] in 3 searches" in notes[2]
 
 
 def test_initial_stock_reads_the_bundle_at_time_zero(compose):
@@ -469,45 +489,40 @@ def test_initial_stock_asks_the_network_at_each_stock_of_the_grid(compose):
     agent = make_agent(compose, *options)
     rig(agent, [[[1.0]], [[2.0]]])
     asked = []
-    agent.online.read = lambda features, t, stock: (
-        asked.append((t.tolist(), stock.tolist())) or torch.zeros(len(features), 2, 1, 1)
+    agent.online.join = lambda features, t, stock: (
+        asked.append((t.tolist(), stock.tolist())) or torch.zeros(len(features), 3)
     )
     agent.choose_initial_stock(np.zeros((2, 3), np.float32))
-    assert asked == [([0, 0], [c, c]) for c in (-4.0, -2.0, 0.0, 2.0, 4.0)]
+    # and at −1 or −2, which are the best for the returns that are predicted from each of them
+    grid = [-4.0, -2.0, 0.0, 2.0, 4.0]
+    assert asked[0] == ([0] * 10, [c for c in grid for _ in range(2)])
+    assert asked[1:] == [([0, 0], [-1.0, -1.0])]
 
 
-def test_range_of_the_initial_stock_widens_with_the_rewards_seen(compose):
-    # gamma = .5 over t = 0 ... max_time + 1 = 6: masses sum to 2 - 2^-6
-    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5")
-    reach = 2.0 - 2.0**-6
-    assert agent.candidates.range() == (0.0, 0.0)
-    agent.candidates.see(
-        agent.learned_reward(np.array([0.01, -0.02]))
-    )  # small rewards make a narrow grid
-    assert agent.candidates.range() == (-0.02 * reach, 0.02 * reach)
-    agent.candidates.see(agent.learned_reward(np.array([0.3, -4.0])))
-    assert agent.candidates.range() == (-4 * reach, 4 * reach)
-    agent.candidates.see(agent.learned_reward(np.array([2.0, 1.0])))
-    assert agent.candidates.range() == (-4 * reach, 4 * reach)
-
-
-def test_range_is_in_clipped_units_where_rewards_are_clipped(compose):
-    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", clip=True)
-    agent.candidates.see(agent.learned_reward(np.array([50.0, -400.0])))
-    assert agent.candidates.range() == (-(2.0 - 2.0**-6), 2.0 - 2.0**-6)
-
-
-def test_range_can_be_given_on_either_side(compose):
-    agent = make_agent(compose, "risk=cvar", "discount.gamma=0.5", "outer.low=-0.25")
-    agent.candidates.see(agent.learned_reward(np.array([1.0])))
-    assert agent.candidates.range() == (-0.25, 2.0 - 2.0**-6)
+def test_one_end_of_the_range_can_be_given(compose):
+    agent = make_agent(compose, "risk=cvar", "outer.low=-2")
+    agent.returns.observe(np.array([1.0, 11.0]), np.zeros(2), np.array([True, True]))
+    assert agent.candidates.range() == (-2.0, 0.0)  # a tenth of the spread above −1
+    beyond = make_agent(compose, "risk=cvar", "outer.low=5")
+    beyond.returns.observe(np.array([1.0, 11.0]), np.zeros(2), np.array([True, True]))
+    assert beyond.candidates.range() == (5.0, 15.0)
 
 
 def test_a_range_turned_round_by_its_default_side_is_refused(compose):
+    def make(*overrides):
+        config = compose("discount.gamma=0.5", "network=rbf_mlp", *overrides).config
+        env = make_env()
+        env.problem = Problem(
+            n_decisions=3,
+            return_bounds=lambda d: (0.5, float(d.sum())),
+            coordinates=lambda observation: observation,
+        )
+        return Agent(config, env, CPU, 0)
+
     with pytest.raises(UserError, match=r"outer\.low=5.*outer\.high"):
-        make_agent(compose, "risk=cvar", "discount.gamma=0.5", "outer.low=5")
+        make("risk=cvar", "outer.low=5", "network.action_basis=none")
     # the mean looks for no stock
-    make_agent(compose, "discount.gamma=0.5", "outer.low=5")
+    make("outer.low=5", "network.action_basis=none")
 
 
 def test_same_seed_same_first_weights(compose):
@@ -518,15 +533,15 @@ def test_same_seed_same_first_weights(compose):
 
 
 def assert_goes_on_alike(agent, other, batch):
-    other.load(checkpoint.load(checkpoint.save(batch.folder, 1, agent.state())))
-    assert (other.initial_stock, other.candidates.reward_bound) == (
-        agent.initial_stock,
-        agent.candidates.reward_bound,
-    )
+    restore_agent(other, checkpoint.load(checkpoint.save(batch.folder, 1, agent_state(agent))))
+    assert (other.initial_stock, other.values.scale) == (agent.initial_stock, agent.values.scale)
+    assert other.stock_unit == agent.stock_unit == tuple(other.target.stock_unit.tolist())
+    np.testing.assert_array_equal(other.candidates.searched, agent.candidates.searched)
+    assert other.candidates.range() == agent.candidates.range()
     for _ in range(3):
         assert agent.update(batch).item() == other.update(batch).item()
-        agent.smooth_target()
-        other.smooth_target()
+        agent.update_target()
+        other.update_target()
     for name in ("online", "target"):
         there, here = getattr(agent, name).state_dict(), getattr(other, name).state_dict()
         assert all(torch.equal(there[key], here[key]) for key in there)
@@ -538,7 +553,8 @@ def test_a_loaded_agent_learns_on_as_the_saved_one(compose, tmp_path):
     batch.folder = tmp_path
     for _ in range(3):
         agent.update(batch)
-    agent.candidates.see(agent.learned_reward(np.array([3.0])))
+    agent.returns.observe(np.array([300.0]), np.array([3.0]), np.array([True]))
+    follow(agent, keep=True)
     agent.choose_initial_stock(batch.observation)
     assert_goes_on_alike(agent, make_agent(compose, "risk=cvar", seed=9), batch)
 
@@ -567,10 +583,10 @@ def test_targets_of_branches_lie_side_by_side(compose):
     rig(agent, [[[0.0, 0.0]], [[2.0, 6.0]]])
     batch = batch_of(t=[0, 1], reward=[1.0, 1.0], actions=2)
     batch.observation_next = np.zeros((6, 3), np.float32)
-    batch.reward = np.array([1.0, 2.0, 3.0, 10.0, 20.0, 30.0])
-    batch.terminated = np.array([False, True, False, False, False, True])
-    targets = agent.targets(batch)
-    assert targets.tolist() == [
+    batch.reward = np.array([[1.0, 2.0, 3.0, 10.0, 20.0, 30.0]])
+    batch.terminated = np.array([[False, True, False, False, False, True]])
+    batch.length = np.ones(6, np.int64)
+    assert targets(agent, batch).tolist() == [
         [[2.0, 4.0, 2.0, 2.0, 4.0, 6.0]],
         [[11.0, 13.0, 21.0, 23.0, 30.0, 30.0]],
     ]
@@ -591,11 +607,11 @@ def test_scaled_rewards_choose_alike(compose, risk):
         agent.choose_initial_stock(starts)
     assert scaled.initial_stock == pytest.approx(plain.initial_stock)
     batch = batch_of(t=[0, 1], reward=[200.0, 100.0], terminated=[True, True])
-    assert scaled.targets(batch)[:, 0, 0].tolist() == [2.0, 1.0]
+    assert targets(scaled, batch)[:, 0, 0].tolist() == [2.0, 1.0]
 
 
 def test_averaged_weights_follow_slowly_and_choose(compose):
-    agent = make_agent(compose, "train.average=0.9", "train.learning_rate=0.01")
+    agent = make_agent(compose, "train.weight_average=0.9", "train.learning_rate=0.01")
     shares = []
     for k in range(60):
         before = [one.clone() for one in agent.averaged.parameters()]
@@ -609,22 +625,60 @@ def test_averaged_weights_follow_slowly_and_choose(compose):
     asked = batch.observation, batch.t, batch.stock
     want = agent.averaged(torch.from_numpy(batch.observation), *map(torch.from_numpy, asked[1:]))
     np.testing.assert_array_equal(agent.greedy(*asked), want.mean((2, 3)).argmax(1))
-    copied = make_agent(compose, "train.average=0.9", seed=7)
-    copied.load(agent.state())
-    assert copied.averages == 60
+    copied = make_agent(compose, "train.weight_average=0.9", seed=7)
+    restore_agent(copied, agent_state(agent))
+    assert copied.n_averaged == 60
     np.testing.assert_array_equal(copied.greedy(*asked), agent.greedy(*asked))
 
 
 def test_the_initial_stock_is_searched_where_returns_lie(compose):
-    """c₀ is minus a quantile of the return: of all that it can be, if the environment says."""
+    """c₀ is minus a quantile of the return: of those seen, or bounded by the environment."""
     config = compose("risk=cvar", "discount.gamma=0.5").config
-    agent = Agent(config, make_env(), CPU, 0)
-    bound = agent.mass.sum()  # rewards of the scripted environment are at most 1
-    agent.candidates.see(np.ones(1))
-    assert agent.candidates.range() == (-bound, bound)
-    config.env.n_decisions = 3
-    config.env.returns = lambda mass: (0.5, float(mass.sum()))
-    assert Agent(config, make_env(), CPU, 0).candidates.range() == (-1.75, -0.5)
+    env = make_env()
+    env.problem = Problem(
+        n_decisions=3,
+        return_bounds=lambda d: (0.5, float(d.sum())),
+        coordinates=lambda observation: observation,
+    )
+    agent = Agent(config, env, CPU, 0)
+    agent.returns.observe(np.array([2.0, -1.0]), np.zeros(2), np.array([True, False]))
+    agent.returns.observe(np.array([7.0, 0.0]), np.zeros(2), np.array([False, True]))
+    np.testing.assert_allclose(agent.candidates.range(), (-2.2, 0.2))
+    grid = agent.candidates.grid()
+    assert {-2.0, -0.0} <= set(grid)  # minus the returns, which are quantiles of themselves
+    assert (np.diff(grid) > 0).all()
+    knows = compose(
+        "risk=cvar", "discount.gamma=0.5", "network=rbf_mlp", "network.action_basis=none"
+    ).config
+    assert Agent(knows, env, CPU, 0).candidates.range() == (-1.75, -0.5)
+
+
+@pytest.mark.parametrize("network", ["mlp", "nature_cnn"])
+def test_new_units_keep_the_function_of_the_networks(compose, network):
+    env = make_env()
+    small = ["tracker=none", "agent.quantiles=5", "risk=cvar"]
+    if network == "nature_cnn":
+        env.observation_shape = (2, 36, 36)
+        small += ["network=nature_cnn", "network.hidden=8"]
+    config = compose(small=small).config
+    agent = Agent(config, env, CPU, 0)
+    rng = np.random.default_rng(0)
+    observation = torch.from_numpy(rng.random((4, *env.observation_shape), np.float32))
+    t, stock = torch.arange(4), torch.tensor([-900.0, -400.0, 0.0, 100.0], dtype=torch.float64)
+    ends = np.array([True, True])
+    agent.returns.observe(np.array([-100.0, 200.0]), np.zeros(2), ends)
+    follow(agent, keep=False)
+    assert agent.values.scale == 8.0  # 200/8 = 25
+    assert agent.online.stock_unit.tolist() == [-50.0, 150.0]
+    before = agent.values.quantiles(agent.online(observation, t, stock), t, stock)
+    agent.returns.observe(np.array([1000.0, 210.0]), np.zeros(2), ends)
+    follow(agent, keep=True)
+    assert agent.values.scale == 32.0
+    assert agent.online.stock_unit.tolist() == [-450.0, 550.0]
+    after = agent.values.quantiles(agent.online(observation, t, stock), t, stock)
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-3)
+    target = agent.values.quantiles(agent.target(observation, t, stock), t, stock)
+    torch.testing.assert_close(target, before, rtol=1e-4, atol=1e-3)
 
 
 def test_the_loss_is_compiled_for_the_targets_of_all_branches(compose, monkeypatch):
@@ -632,15 +686,45 @@ def test_the_loss_is_compiled_for_the_targets_of_all_branches(compose, monkeypat
 
     def compiled(x, y, levels, kappa):
         shapes.append((tuple(x.shape), tuple(y.shape)))
-        return quantile.meet(x, y, levels, kappa)
+        return fast_loss.sum_over_pairs(x, y, levels, kappa)
 
-    monkeypatch.setattr(quantile, "meet_compiled", lambda: compiled)
+    monkeypatch.setattr(fast_loss, "compiled_sum_over_pairs", lambda: compiled)
     agent = make_agent(
-        compose, "train.steps=1_000_000_000_000", "train.batch_size=2", "train.branches=3"
+        compose, "train.steps=1_000_000_000_000", "train.batch_size=2", "train.next_state_samples=3"
     )
-    agent.learned.compile_loss(lambda note: None)
+    agent.values.compile_loss(lambda note: None, 2, 3, 1e12)
     batch = batch_of(t=[0, 1], reward=[1.0, 2.0])
     batch.observation_next = np.zeros((6, 3), np.float32)
-    batch.reward, batch.terminated = np.ones(6), np.zeros(6, bool)
+    batch.reward, batch.terminated = np.ones((1, 6)), np.zeros((1, 6), bool)
+    batch.length = np.ones(6, np.int64)
     agent.update(batch)
     assert shapes == [((2, 5), (2, 15))] * 2
+
+
+def test_targets_of_several_steps_by_hand(compose):
+    """Hyperbolic k = 1: d = 1, 1/2, 1/3, 1/4, so d̂ = 1/2, 2/3, 3/4. Rewards 1, 2, 4.
+
+    The second transition ends after two steps, the third terminates at its second step.
+    """
+    agent = make_agent(compose, "discount=hyperbolic", "discount.k=1", "agent.quantiles=2")
+    rig(agent, [[[10.0, 20.0]], [[0.0, 0.0]]])
+    batch = batch_of(t=[0, 0, 0])
+    batch.reward = np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [4.0, 0.0, 0.0]])
+    batch.terminated = np.array([[False] * 3, [False, False, True], [False] * 3])
+    batch.length = np.array([3, 2, 2])
+    transitions = agent.transitions(batch)
+    assert transitions.t_next.tolist() == [3, 2, 2]
+    found = targets(agent, batch).squeeze(1)
+    whole = [1.0 + 2.0 / 2.0 + 4.0 / 3.0 + z / 4.0 for z in (10.0, 20.0)]
+    short = [1.0 + 2.0 / 2.0 + z / 3.0 for z in (10.0, 20.0)]
+    expected = torch.tensor([whole, short, [2.0, 2.0]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_stock_moves_over_several_steps(compose):
+    agent = make_agent(compose, "risk=cvar", "discount=hyperbolic", "discount.k=1")
+    batch = batch_of(t=[0, 1], stock=[5.0, -1.0])
+    batch.reward = np.array([[1.0, 1.0], [2.0, 2.0]])
+    batch.terminated, batch.length = np.zeros((2, 2), bool), np.array([2, 1])
+    moved = agent.transitions(batch).stock_next
+    assert moved.tolist() == pytest.approx([5.0 + 1.0 + 2.0 / 2.0, -1.0 + 1.0 / 2.0])

@@ -1,13 +1,13 @@
 import pytest
 import torch
-from cli import TINY, choices, composed
+from command_line import TINY, choices, composed
 
-from rigor.execute import execute
-from rigor.launch.job import job
-from rigor.learning import evaluate
+from rigor.launch.execute import execute
+from rigor.learning import training
 from rigor.learning.run import gpu_of
-from rigor.tracking import progress
-from rigor.tracking.rundir import RunDirectory
+from rigor.runs import progress
+from rigor.runs.directory import RunDirectory
+from rigor.runs.job import job
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ def test_a_gpu_is_called_by_its_number_on_the_machine(monkeypatch, visible, devi
 def test_a_run_shows_that_it_is_alive_while_it_evaluates(tmp_path, monkeypatch):
     one = composed(*TINY, "train.steps=40", "train.learning_starts=1", f"out={tmp_path}")
     beats, evaluations = [], []
-    play, write_status = evaluate.play, RunDirectory.write_status
+    play, write_status = training.play_episodes, RunDirectory.write_status
 
     def write(self, state, **fields):
         beats.append((state, fields.get("step")))
         write_status(self, state, **fields)
 
-    def played(*given):
+    def played(*given, **named):
         before = len(beats)
-        games = play(*given)
-        evaluations.append((beats[before:], int(games.length.sum())))
-        return games
+        episodes = play(*given, **named)
+        evaluations.append((beats[before:], int(episodes.length.sum())))
+        return episodes
 
     monkeypatch.setattr(progress, "BEAT_EVERY", 0.0)
     monkeypatch.setattr(progress, "_BEAT_AFTER", 0.0)
     monkeypatch.setattr(RunDirectory, "write_status", write)
-    monkeypatch.setattr(evaluate, "play", played)
+    monkeypatch.setattr(training, "play_episodes", played)
     execute(job(one, choices(one)), None)
     assert [step for while_, _ in evaluations for _, step in while_[:1]] == [20, 40, 40]
     for while_, steps in evaluations:

@@ -7,18 +7,16 @@ import pytest
 from scripted import Episode, ScriptedConfig, assert_same, session
 
 from rigor.errors import UserError
-from rigor.learning import checkpoint, evaluate, learned, loop
+from rigor.learning import checkpoint, fast_loss, milestones, value_targets
 from rigor.learning.agent import Agent
-from rigor.maths import quantile
-from rigor.tracking.metrics import read
+from rigor.learning.training import Training, agent_state
+from rigor.runs.metrics import read
 
 SCRIPTS = [
     [Episode((1.0, -2.0, 3.0, 0.5, 4.0), lives_lost=(1,)), Episode((5.0,))],
     [Episode((-1.0, 8.0, 9.0), truncated=True), Episode((2.0,) * 6, lives_lost=(0,))],
     [Episode((1.5,) * 11, truncated=True)],
 ]
-
-pytestmark = pytest.mark.usefixtures("few_resamples")
 
 
 @pytest.fixture
@@ -53,10 +51,10 @@ def test_counters_leave_autoresets_out(scripted):
     marks = marks_of(env)
     assert any(step.dummy.any() for _, _, step in env.calls)
     assert marks[-2] < 120 <= marks[-1] == end.state.steps
-    assert end.training.replay.added == len(env.calls)
+    assert end.training.memory.replay.added == len(env.calls)
     assert end.state.episodes == sum(int(step.episode_end.sum()) for _, _, step in env.calls)
     rewards = sum(float(step.reward.sum()) for _, _, step in env.calls)
-    assert rewards == pytest.approx(end.training.replay.columns["reward"].sum())
+    assert rewards == pytest.approx(end.training.memory.replay.columns["reward"].sum())
 
 
 @pytest.mark.parametrize(("every", "starts"), [(1, 0.0), (7, 0.5), (50, 0.1)])
@@ -64,7 +62,7 @@ def test_updates_are_the_multiples_crossed_since_learning_started(
     scripted, monkeypatch, every, starts
 ):
     moved = []
-    monkeypatch.setattr(Agent, "smooth_target", lambda self: moved.append(1))
+    monkeypatch.setattr(Agent, "update_target", lambda self: moved.append(1))
     job = scripted(
         f"train.update_every={every}", f"train.learning_starts={starts}", "train.target_every=5"
     )
@@ -80,8 +78,10 @@ def test_updates_are_the_multiples_crossed_since_learning_started(
 
 def test_the_loss_is_compiled_once_when_learning_starts(scripted, monkeypatch):
     asked = []
-    monkeypatch.setattr(learned, "COMPILE_FROM", 0)
-    monkeypatch.setattr(quantile, "meet_compiled", lambda: asked.append(1) or quantile.meet)
+    monkeypatch.setattr(value_targets, "COMPILE_FROM", 0)
+    monkeypatch.setattr(
+        fast_loss, "compiled_sum_over_pairs", lambda: asked.append(1) or fast_loss.sum_over_pairs
+    )
     end = session(
         scripted("train.learning_starts=1", "train.steps=119", "train.schedule_steps=500")
     )
@@ -107,7 +107,7 @@ def test_nothing_is_learnt_before_learning_starts(scripted):
 
 @pytest.mark.parametrize("stack", [1, 4])
 def test_replay_holds_clock_and_stock_at_every_boundary(scripted, stack):
-    c0 = []  # before each step and its updates
+    c0 = []  # of each step
     job = scripted(
         "risk=cvar",
         "discount.gamma=0.5",
@@ -118,7 +118,7 @@ def test_replay_holds_clock_and_stock_at_every_boundary(scripted, stack):
         stack=stack,
     )
     end = session(job, lambda training, state: c0.append(training.agent.initial_stock))
-    env, columns = job.config.env.made[0], end.training.replay.columns
+    env, columns = job.config.env.made[0], end.training.memory.replay.columns
     assert len(set(c0)) > 1
     t, total, start = np.zeros(3, np.int64), np.zeros(3), np.zeros(3)
     for row, (before, actions, step) in enumerate(env.calls):
@@ -133,7 +133,7 @@ def test_replay_holds_clock_and_stock_at_every_boundary(scripted, stack):
         np.testing.assert_array_equal(columns["valid"][row], ~step.dummy)
         for i in range(3):
             if step.dummy[i]:
-                t[i], total[i], start[i] = 0, c0[row + 1], c0[row + 1]
+                t[i], total[i], start[i] = 0, c0[row], c0[row]
             else:  # a lost life and a truncation as well
                 total[i] += 0.5 ** t[i] * step.reward[i]
                 t[i] += 1
@@ -144,7 +144,7 @@ def test_clipped_rewards_move_the_stock_and_raw_ones_are_stored(scripted):
         "risk=cvar", "outer.every=100000", scripts=[[Episode((8.0, -0.5, 3.0))]], clip=True
     )
     end = session(job)
-    columns = end.training.replay.columns
+    columns = end.training.memory.replay.columns
     assert columns["reward"][:3, 0].tolist() == [8.0, -0.5, 3.0]
     assert columns["stock"][:4, 0].tolist() == pytest.approx(
         [0, 1, 1 - 0.5 * 0.99, 0.505 + 0.99**2]
@@ -162,7 +162,7 @@ def test_initial_observations_are_kept_for_the_outer_search(scripted):
 def test_metrics_have_their_columns_and_rows_at_every_multiple(scripted):
     end = session(scripted("train.log_every=0.1", "evaluate.every=0.25", scripts=SCRIPTS[:1]))
     table = read(end.training.run.metrics_path)
-    assert list(table.columns) == loop.COLUMNS
+    assert list(table.columns) == milestones.COLUMNS
     # one copy: rows exactly at the multiples of 12, and of 30 with an evaluation
     assert table["steps"].tolist() == [12, 24, 30, 36, 48, 60, 72, 84, 90, 96, 108, 120]
     evaluated = table.loc[table["eval_score"].notna(), "steps"]
@@ -213,7 +213,7 @@ def test_learning_rate_moves_with_the_schedule_and_then_stays(scripted, steps, r
     rates = ["train.learning_rate=0.007", "train.learning_rate_end=0.001"]
     length = [f"train.steps={steps}", "train.schedule_steps=120"]
     end = session(scripted(*rates, *length, scripts=SCRIPTS[:1]))
-    assert end.state.learned == steps - 1
+    assert end.state.steps_learned == steps - 1
     (group,) = end.training.agent.optimizer.param_groups
     assert group["lr"] == pytest.approx(rate)
 
@@ -229,6 +229,7 @@ def test_evaluation_plays_whole_games_in_an_environment_of_its_own(scripted):
     # first episodes of copies 0, 1, 2, 0, 1: 6.5, 16, 16.5, 6.5, 16
     assert table["eval_score"].tolist() == pytest.approx([12.3] * 4)
     assert table["eval_length"].tolist() == pytest.approx([(5 + 3 + 11 + 5 + 3) / 5] * 4)
+    assert table["eval_cut"].tolist() == [3] * 4  # the episodes of copies 1, 2 and 1
     assert (table["eval_score_low"] < table["eval_score"]).all()
     seeds = [tuple(env.seed.generate_state(2)) for env in job.config.env.made]
     assert len(set(seeds)) == 5  # no evaluation repeats another, nor the training
@@ -242,10 +243,11 @@ def test_what_is_trained_by_many_is_evaluated_by_as_many(scripted):
 
 
 def test_evaluation_does_not_change_the_training(scripted, compose, tmp_path):
-    one = session(scripted("risk=cvar", "evaluate.every=1"))
-    other = session(scripted("risk=cvar", "evaluate.every=0.1"))
-    assert_same(one.training.agent.state(), other.training.agent.state())
-    assert_same(one.training.replay.columns, other.training.replay.columns)
+    """Without a stock: the search before an evaluation also sets the c₀ of training."""
+    one = session(scripted("evaluate.every=1"))
+    other = session(scripted("evaluate.every=0.1"))
+    assert_same(agent_state(one.training.agent), agent_state(other.training.agent))
+    assert_same(one.training.memory.replay.columns, other.training.memory.replay.columns)
 
 
 def test_the_end_is_saved(scripted):
@@ -253,7 +255,7 @@ def test_the_end_is_saved(scripted):
     directory = end.training.run.checkpoints
     newest = checkpoint.load(checkpoint.checkpoints(directory)[-1])
     assert newest["state"]["steps"] == end.state.steps
-    assert newest["replay_rows"] == end.training.replay.added
+    assert newest["replay_rows"] == end.training.memory.replay.added
     assert end.training.run.status()["step"] == end.state.steps
     assert len(checkpoint.checkpoints(directory)) == checkpoint.KEEP
 
@@ -274,17 +276,17 @@ def test_rows_that_count_no_step_force_a_checkpoint_before_the_slack_is_used_up(
     scripted, monkeypatch
 ):
     rows = [0]
-    save = loop.Training.save
+    save = Training.save
 
     def spy(training, state):
-        rows.append(training.replay.added)
+        rows.append(training.memory.replay.added)
         save(training, state)
 
-    monkeypatch.setattr(loop.Training, "save", spy)
+    monkeypatch.setattr(Training, "save", spy)
     # every second row is an autoreset
     end = session(scripted(scripts=[[Episode((1.0,))]] * 2))
     gaps = np.diff(rows)
-    assert max(gaps[:-1] + gaps[1:]) <= end.training.slack
+    assert max(gaps[:-1] + gaps[1:]) <= end.training.memory._slack
 
 
 def test_an_oversized_replay_is_refused_before_it_is_allocated(scripted):
@@ -303,8 +305,8 @@ def test_a_finished_run_is_extended_under_its_old_schedule(scripted, compose, tm
     end = session(extended)
     assert "in the middle of its episodes" in end.notes[0]
     at_once = session(scripted(*longer, f"out={tmp_path / 'at_once'}"))
-    assert_same(at_once.training.agent.state(), end.training.agent.state())
-    assert_same(at_once.training.replay.columns, end.training.replay.columns)
+    assert_same(agent_state(at_once.training.agent), agent_state(end.training.agent))
+    assert_same(at_once.training.memory.replay.columns, end.training.memory.replay.columns)
     wall_clock = ["seconds", "steps_per_second"]
     tables = [read(one.training.run.metrics_path) for one in (at_once, end)]
     pd.testing.assert_frame_equal(*(table.drop(columns=wall_clock) for table in tables))
@@ -324,15 +326,15 @@ def test_games_of_the_greedy_policy_correct_the_initial_stock(scripted, games):
     """From every c₀ the returns are 1, 2, 3 and 10: CVaR of the worst half is best at −2."""
     scripts = [[Episode((1.0,)), Episode((2.0,)), Episode((3.0,)), Episode((10.0,))]]
     risk = ["risk=cvar", "risk.tau=0.5", "discount.gamma=1"]
-    search = [f"outer.games={games}", "outer.low=-9", "outer.high=-0.5"]
+    search = [f"outer.rollouts={games}", "outer.low=-9", "outer.high=-0.5"]
     end = session(scripted(*risk, *search, scripts=scripts))
     agent = end.training.agent
     if games:
         assert agent.initial_stock == -2.0  # the best one nearest 0
         assert all(env.closed for env in end.training.config.env.made[1:])
     else:
-        assert agent.initial_stock in np.linspace(-9.0, -0.5, 11)
-    narrow = session(scripted(*risk, f"outer.games={games}", "outer.low=-9", "outer.high=-7",
+        assert -9.0 <= agent.initial_stock <= -0.5
+    narrow = session(scripted(*risk, f"outer.rollouts={games}", "outer.low=-9", "outer.high=-7",
                               "seed=1", scripts=scripts))  # fmt: skip
     assert -9.0 <= narrow.training.agent.initial_stock <= -7.0
 
@@ -343,21 +345,22 @@ def test_a_lucky_initial_stock_is_not_taken_for_a_sure_one(scripted, monkeypatch
     risk = ["risk=cvar", "risk.tau=0.1", "discount.gamma=1"]
     end = session(scripted(*risk, "outer.low=-30", "outer.high=-1"))
     training, agent = end.training, end.training.agent
-    training.config.outer.games = games
+    training.config.outer.rollouts = games
     luck = np.where(np.arange(games) < 48, 0.0, 20.0)
     sure = np.where(np.arange(games) < 1, 0.0, 10.0)
     assert agent.utility.oce(luck)[0] == pytest.approx(10.4)
     assert agent.utility.oce(sure)[0] == pytest.approx(9.9)
 
-    def play(agent, *others):
-        return types.SimpleNamespace(learned=luck if agent.initial_stock == -20.0 else sure)
+    def play(agent, *others, **named):
+        returns = luck if agent.initial_stock == -20.0 else sure
+        return types.SimpleNamespace(learner=returns, length=np.full(games, 2))
 
-    monkeypatch.setattr(evaluate, "play", play)
+    monkeypatch.setattr("rigor.learning.training.play_episodes", play)
     for found, before in ((-20.0, -10.0), (-10.0, -20.0)):
         agent.initial_stock = found
-        training._correct_initial_stock(before, updates=0)
+        assert training._confirm_initial_stock(before, updates=0) == 2 * 2 * games
         assert agent.initial_stock == -10.0
     luck[10:48] = 20.0  # a CVaR of 18 is clearly more
     agent.initial_stock = -20.0
-    training._correct_initial_stock(-10.0, updates=0)
+    training._confirm_initial_stock(-10.0, updates=0)
     assert agent.initial_stock == -20.0

@@ -11,9 +11,10 @@ from scipy import stats
 from scripted import Episode, ScriptedEnv
 
 from rigor.errors import UserError
-from rigor.learning import replay as module
 from rigor.learning.checkpoint import KEEP, CorruptCheckpoint
-from rigor.learning.replay import Layout, Replay, ReplayFile, place_frames, rows_for
+from rigor.learning.replay import Layout, Replay, place_frames, rows_for
+from rigor.learning.replay_file import ReplayFile
+from rigor.runs.memory import RUNS_ON_GPU, SHARE
 
 CPU = torch.device("cpu")
 
@@ -84,8 +85,8 @@ def assert_batch_is_what_was_seen(batch, rows, stack):
         assert not step.dummy[i]
         assert (batch.t[k], batch.stock[k], batch.action[k]) == (t[i], stock[i], actions[i])
         assert batch.stock_start[k] == stock[i] - 1.0
-        assert batch.reward[k] == step.reward[i]
-        assert batch.terminated[k] == step.terminated[i]
+        assert batch.reward[0, k] == step.reward[i]
+        assert batch.terminated[0, k] == step.terminated[i]
     return found
 
 
@@ -188,9 +189,24 @@ def test_oversized_replay_is_refused_with_a_capacity_that_fits():
         place_frames(fits + 8, 10**7, layout, CPU, free=10**9)
 
 
-def test_oversized_replay_asks_the_system_when_not_told():
-    with pytest.raises(UserError, match="GB are free"):
-        place_frames(10**12, 10**13, Layout(1, (84, 84), np.dtype(np.uint8), 4), CPU)
+def test_oversized_replay_asks_the_system_when_not_told(monkeypatch):
+    layout = Layout(1, (84, 84), np.dtype(np.uint8), 4)
+    with pytest.raises(UserError, match="GB are free; train"):
+        place_frames(10**12, 10**13, layout, CPU)
+    place_frames(10**4, 10**4, layout, CPU)
+    monkeypatch.setenv(SHARE, str(10**7))  # of several runs at once
+    with pytest.raises(UserError, match=r"0\.01 GB are free for each of the runs at once; train"):
+        place_frames(10**4, 10**4, layout, CPU)
+
+
+def test_runs_at_once_share_a_gpu(monkeypatch):
+    layout = Layout(1, (84, 84), np.dtype(np.uint8), 4)
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (9 * 10**8, 10**9))
+    assert place_frames(50_000, 10**7, layout, gpu) == gpu  # 0.35 GB of 0.9
+    monkeypatch.setenv(RUNS_ON_GPU, "2")
+    assert place_frames(50_000, 10**7, layout, gpu) == CPU  # of 0.5 each
+    assert place_frames(30_000, 10**7, layout, gpu) == gpu
 
 
 def copy_of(replay):
@@ -279,7 +295,7 @@ def test_missing_or_cut_file_is_corrupt(tmp_path, keep):
     file.write()
     content = file.path.read_bytes()
     file.path.write_bytes(content[:keep])
-    with pytest.raises(CorruptCheckpoint, match="ends before row 17"):
+    with pytest.raises(CorruptCheckpoint, match="is cut"):
         ReplayFile(file.path, Replay(30, layout_of(env)), 6).read(17)
 
 
@@ -313,9 +329,28 @@ def test_breakout_stacks_are_rebuilt_from_single_frames(life_loss):
     assert len(found) > 0.95 * sum((~rows[row][1].dummy).sum() for row in range(72, 219))
 
 
-def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
-    files = {"/sys/fs/cgroup/memory.max": "3000", "/sys/fs/cgroup/memory.current": "1000"}
-    monkeypatch.setattr(Path, "read_text", lambda self: files.get(str(self), "max"))
-    assert module._free_memory() == 2000
-    files["/sys/fs/cgroup/memory.max"] = "max"
-    assert module._free_memory() > 2000
+@pytest.mark.parametrize("stack", [1, 4])
+def test_transitions_of_several_steps_end_with_their_episode_and_at_the_newest_row(stack):
+    env, n = ScriptedEnv(SCRIPTS, stack), 3
+    replay = Replay(40 * env.n_envs - env.n_envs, layout_of(env))
+    rows = record(env, replay, 90)
+    batch = replay.sample(1500, np.random.default_rng(0), n)
+    newest = (lambda o: bytes(o[-1])) if stack > 1 else bytes
+    known = {
+        newest(one): (row, i) for row, seen in enumerate(rows) for i, one in enumerate(seen[0])
+    }
+    lengths = set()
+    for k in range(1500):
+        row, i = known[newest(batch.observation[k].numpy())]
+        steps = []  # until the row before an autoreset, the newest row, or n steps
+        while len(steps) < n and row + len(steps) < 89 and not rows[row + len(steps)][1].dummy[i]:
+            steps.append(rows[row + len(steps)][1])
+        length = len(steps)
+        lengths.add((length, bool(steps[-1].terminated[i]), bool(steps[-1].episode_end[i])))
+        assert batch.length[k] == length
+        assert batch.reward[:length, k].tolist() == [step.reward[i] for step in steps]
+        assert batch.terminated[:length, k].tolist() == [step.terminated[i] for step in steps]
+        assert not batch.reward[length:, k].any()
+        np.testing.assert_array_equal(batch.observation_next[k], steps[-1].observation[i])
+    # whole ones, shorter ones that terminate, that are truncated, and at the newest row
+    assert {(3, False, False), (1, True, True), (1, False, True), (1, False, False)} <= lengths

@@ -10,19 +10,26 @@ import torch
 from scripted import Episode, ScriptedConfig, assert_same, session
 
 from rigor.errors import UserError
-from rigor.execute import execute
-from rigor.learning import checkpoint, evaluate
-from rigor.tracking.metrics import read
-
-pytestmark = pytest.mark.usefixtures("few_resamples")
+from rigor.launch.execute import execute
+from rigor.learning import checkpoint
+from rigor.learning.rollout import play_episodes
+from rigor.learning.training import agent_state
+from rigor.runs.metrics import read
 
 # CartPole, 400 steps: rows every 20, evaluations every 100, checkpoints every 40, updates from 20
 KINDS = {
     "mean": [],
     "cvar": ["risk=cvar", "outer.low=-9", "outer.high=-1"],
-    "games": ["risk=cvar", "outer.low=-9", "outer.high=-1", "outer.games=4"],
+    "games": ["risk=cvar", "outer.low=-9", "outer.high=-1", "outer.rollouts=4"],
     "hyperbolic": ["agent=multihorizon", "discount=hyperbolic", "horizons.m=3", "risk=entropic"],
     "three copies": ["env.num_envs=3", "risk=cvar", "outer.low=-9", "outer.high=-1"],
+    "units found": [
+        "env.num_envs=2",
+        "risk=mean_cvar",
+        "train.reward_scale=null",
+        "network.normalise=true",
+    ],
+    "minatar": ["env=minatar/asterix", "env.num_envs=2", "env.max_steps=40", "network.hidden=16"],
     "time_inconsistent": ["variant=time_inconsistent", "evaluate.epsilon=0.1"],
 }
 
@@ -34,9 +41,9 @@ def everything(end):
     training = end.training
     return {
         "state": state,
-        "agent": training.agent.state(),
-        "replay": training.replay.columns,
-        "added": training.replay.added,
+        "agent": agent_state(training.agent),
+        "replay": training.memory.replay.columns,
+        "added": training.memory.replay.added,
         "exploration": training.exploration.bit_generator.state,
         "sampling": training.sampling.bit_generator.state,
         "torch": torch.get_rng_state(),
@@ -75,7 +82,7 @@ def autoreset_is_next(training, state):
 
 
 def autoreset_was_just_done(training, state):
-    return state.steps > 60 and state.t[0] == 0 and training.replay.added > 0
+    return state.steps > 60 and state.t[0] == 0 and training.memory.replay.added > 0
 
 
 POINTS = {
@@ -154,7 +161,8 @@ def test_stopped_again_and_again_is_never_stopped(compose, reference, kind):
         began = {}
 
         def after_61_rows(training, state, began=began):
-            return training.replay.added - began.setdefault("rows", training.replay.added) >= 61
+            added = training.memory.replay.added
+            return added - began.setdefault("rows", added) >= 61
 
         end = session(job, after_61_rows)
     assert sessions > 2
@@ -184,6 +192,31 @@ def test_stopped_within_an_evaluation_evaluates_again_and_once(compose, referenc
     assert table(first)["steps"].iloc[-1] == 180
     end = session(job)
     assert_as_never_stopped(reference("mean"), end)
+
+
+@pytest.mark.parametrize("when", ["between evaluations", "in an evaluation"])
+def test_stopped_within_the_rollouts_of_a_search_searches_again(compose, reference, when):
+    job = compose(*KINDS["games"])
+    asked = []
+
+    def in_rollouts(training, state):
+        """Return whether this is the third question at a step where a search is due."""
+        due = (
+            state.steps % 100 == 0
+            if when == "in an evaluation"
+            else (state.updates_searched < state.updates and state.updates // 7 > 3)
+        )
+        asked.append((state.steps, training.agent.initial_stock))
+        return due and state.steps > 200 and [s for s, _ in asked].count(state.steps) == 3
+
+    first = session(job, in_rollouts)
+    assert first.stopped
+    at, during = asked[-1]
+    assert first.state.steps == at < 400
+    saved = first.training.agent.initial_stock  # of before the search
+    assert during != saved or when == "between evaluations"
+    end = session(job)
+    assert_as_never_stopped(reference("games"), end)
 
 
 @pytest.mark.slow
@@ -291,7 +324,7 @@ def test_the_log_says_what_was_resumed_and_the_result_is_that_of_one_go(compose,
     objective = execute(one_go, None)
     job = compose("evaluate.final_episodes=20")
     # stopped after its last evaluation, so the final games are all that this process plays
-    first = session(job, StopAt(lambda training, state: state.steps == 400 == state.told))
+    first = session(job, StopAt(lambda training, state: state.steps == 400 == state.steps_logged))
     damage_state(
         shutil.copytree(
             checkpoint.checkpoints(first.training.run.checkpoints)[-1],
@@ -304,9 +337,9 @@ def test_the_log_says_what_was_resumed_and_the_result_is_that_of_one_go(compose,
     assert "resumed at step 400" in log
     results = [pd.read_json(one.path / "result.json", typ="series") for one in (one_go, job)]
     for key in (
-        "returns",
+        "scores",
         "objective",
-        "return_mean",
+        "score",
         "objective_low",
         "objective_bundle",
         "updates",
@@ -337,7 +370,7 @@ def test_without_copies_fresh_episodes_follow_and_transitions_across_the_seam_ar
     job = uncopied()
     first = session(job, StopAt(at(steps)))
     ended = list(job.config.env.made[0].ended)
-    stopped_at, rows = first.state.steps, first.training.replay.added
+    stopped_at, rows = first.state.steps, first.training.memory.replay.added
     saved = first.state.observation.copy()
     last = job.config.env.made[0].calls[-1]
     second = uncopied(first=1000)
@@ -348,7 +381,7 @@ def test_without_copies_fresh_episodes_follow_and_transitions_across_the_seam_ar
         env.seed.generate_state(2).tolist()
         != job.config.env.made[0].seed.generate_state(2).tolist()
     )
-    replay, columns = end.training.replay, end.training.replay.columns
+    replay, columns = end.training.memory.replay, end.training.memory.replay.columns
     assert replay.added == rows + 1 + len(env.calls)
     # the seam: the saved observation completes the newest transitions and is no start itself
     np.testing.assert_array_equal(columns["frame"][rows], saved[:, -1])
@@ -365,7 +398,7 @@ def test_without_copies_fresh_episodes_follow_and_transitions_across_the_seam_ar
         assert bool(mine) is not last[2].dummy[i]
         for k in mine:
             np.testing.assert_array_equal(batch.observation_next[k], saved[i])
-            assert batch.terminated[k] == last[2].terminated[i]
+            assert batch.terminated[0, k] == last[2].terminated[i]
     # no frame from before the seam in a stack from after it
     firsts = batch.observation[batch.t == 0]
     assert not firsts[:, :3].any()
@@ -385,7 +418,7 @@ def test_without_copies_a_run_that_is_done_stays_as_it_is(uncopied):
     first = session(uncopied())
     again = session(uncopied())
     assert again.state.steps == first.state.steps
-    assert_same(first.training.agent.state(), again.training.agent.state())
+    assert_same(agent_state(first.training.agent), agent_state(again.training.agent))
     assert len(checkpoint.checkpoints(again.training.run.checkpoints)) == checkpoint.KEEP
 
 
@@ -411,12 +444,12 @@ def test_breakout_goes_on_from_fresh_games(compose):
         "env.max_frames=300",
     ]
     first = session(compose(small=small), StopAt(at(130)))
-    rows, saved = first.training.replay.added, first.state.observation.copy()
+    rows, saved = first.training.memory.replay.added, first.state.observation.copy()
     weights = [one.clone() for one in first.training.agent.online.parameters()]
     end = session(compose(small=small))
     assert end.notes == ["resumed at step 130 with fresh episodes"]
     assert end.state.updates == 24  # every eighth step from 48 to 238, as in one go
-    columns = end.training.replay.columns
+    columns = end.training.memory.replay.columns
     np.testing.assert_array_equal(columns["frame"][rows], saved[:, -1])
     assert not columns["valid"][rows].any()
     assert int(columns["valid"].sum()) == end.state.steps == 240
@@ -444,7 +477,7 @@ def test_breakout_evaluations_repeat_whoever_played_before(compose):
     agent = Agent(job.config, env, torch.device("cpu"), 0)
     factors = job.config.discount.factor(np.arange(env.max_time + 1))
     played = [
-        evaluate.play(agent, one, 2, 0.9, factors, np.random.SeedSequence(seed))
+        play_episodes(agent, one, 2, 0.9, factors, np.random.SeedSequence(seed))
         for one, seed in ((env, 1), (env, 2), (env, 1), (job.config.env.make(2, True), 1))
     ]
     assert_same(vars(played[0]), vars(played[2]))

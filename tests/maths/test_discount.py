@@ -50,7 +50,7 @@ def test_step_factor_is_the_ratio_of_neighbouring_factors(discount: Discount) ->
 
 
 @pytest.mark.parametrize("discount", ALL, ids=str)
-def test_any_shape_of_times_is_answered_in_that_shape(discount: Discount) -> None:
+def test_factors_have_the_shape_of_the_times(discount: Discount) -> None:
     t = np.array([[0, 1, 2], [10, 100, 7]])
     for function in (discount.factor, discount.step_factor):
         assert function(t).shape == (2, 3)
@@ -64,13 +64,13 @@ def test_step_factor_ends_at_its_tail_factor(discount: Discount) -> None:
     assert discount.step_factor(10**6) == pytest.approx(discount.tail_factor, abs=2e-6)
 
 
-def test_exponential_with_gamma_0_counts_the_present_alone() -> None:
+def test_exponential_with_gamma_0_discounts_all_later_rewards_to_0() -> None:
     # 0⁰ = 1
     np.testing.assert_array_equal(Exponential(0.0).factor([0, 1, 2]), [1.0, 0.0, 0.0])
     np.testing.assert_array_equal(Exponential(0.0).step_factor([0, 1]), [0.0, 0.0])
 
 
-def test_step_factors_outlive_the_underflow_of_the_factor() -> None:
+def test_step_factors_are_defined_where_the_factor_underflows() -> None:
     t = 200_000
     for discount in (
         Exponential(0.99),
@@ -124,7 +124,7 @@ def test_atoms_are_the_discount_exactly(discount: Discount) -> None:
     assert np.all(weights > 0.0)
 
 
-def test_cir_has_the_figures_values() -> None:
+def test_cir_equals_the_values_of_the_figure() -> None:
     np.testing.assert_allclose(
         PAPER_CIR.factor([1, 10, 50, 100, 200, 500]),
         [0.990066, 0.914004, 0.733888, 0.571521, 0.346645, 0.077347],
@@ -153,7 +153,7 @@ def test_cir_does_not_overflow_and_ends_exponentially() -> None:
     assert PAPER_CIR.tail_factor == pytest.approx(0.99501248, abs=5e-9)
 
 
-def test_cir_needs_no_strict_positivity_of_the_rate() -> None:
+def test_cir_does_not_require_a_strictly_positive_rate() -> None:
     # erratum E12: 2ab = .001 < σ² = .01 in the paper's own figure, and d_t is non-increasing
     assert 2 * PAPER_CIR.a * PAPER_CIR.b < PAPER_CIR.sigma**2
     assert np.all(PAPER_CIR.step_factor(np.arange(1000)) < 1.0)
@@ -165,7 +165,7 @@ def test_cir_with_r0_below_b_has_decreasing_steps() -> None:
     assert np.all(np.diff(steps) < 0.0)
 
 
-def test_capped_hyperbolic_has_the_notes_values() -> None:
+def test_capped_hyperbolic_equals_reference_values() -> None:
     cap = float(Hyperbolic(0.05).step_factor(30))
     assert cap == pytest.approx(0.980392, abs=5e-7)  # 2.5/2.55
     capped = Capped(Hyperbolic(0.05), cap)
@@ -237,7 +237,9 @@ def test_generalized_mixture_with_b_1_is_the_hyperbolic_one() -> None:
         (lambda: TailIntegral(-2, 0.5), "discount.k=-2: "),
     ],
 )
-def test_ranges_are_refused_by_the_key(make: Callable[[], Discount], message: str) -> None:
+def test_values_out_of_range_are_refused_with_their_key(
+    make: Callable[[], Discount], message: str
+) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(message)):
         make()
 

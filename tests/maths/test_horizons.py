@@ -28,11 +28,11 @@ def paper(quadrature: str, discount: Discount = HYPERBOLIC) -> Bundle:
 
 def worst(bundle: Bundle, last: int) -> float:
     t = np.arange(last + 1)
-    return float(np.abs(bundle.mass(t) / bundle.discount.factor(t) - 1.0).max())
+    return float(np.abs(bundle.discount(t) / bundle.true_discount.factor(t) - 1.0).max())
 
 
 def test_lower_has_the_released_nodes_and_weights() -> None:
-    # erratum E7: the largest γ is .998513, one head has γ = 0 and weight .3244
+    # erratum E7: the largest γ is .998513, one horizon has γ = 0 and weight .3244
     bundle = paper("lower")
     np.testing.assert_allclose(
         bundle.gammas,
@@ -57,7 +57,7 @@ def test_lower_has_the_released_nodes_and_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quadrature", "masses"),
+    ("quadrature", "expected"),
     [
         ("lower", [1, 0.655906, 0.511809, 0.136264, 0.009138]),
         ("right", [1, 0.970293, 0.753005, 0.188771, 0.010613]),
@@ -65,9 +65,9 @@ def test_lower_has_the_released_nodes_and_weights() -> None:
         ("gauss_legendre", [1, 0.95259, 0.66676, 0.16667, 0.01958]),
     ],
 )
-def test_masses_are_the_notes_table(quadrature: str, masses: list[float]) -> None:
+def test_discounts_equal_the_reference_values(quadrature: str, expected: list[float]) -> None:
     digits = 5e-7 if quadrature in ("lower", "right") else 5e-6
-    np.testing.assert_allclose(paper(quadrature).mass(TIMES), masses, atol=digits)
+    np.testing.assert_allclose(paper(quadrature).discount(TIMES), expected, atol=digits)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_masses_are_the_notes_table(quadrature: str, masses: list[float]) -> Non
         ("gauss_legendre", 0.0004, 0.0015, 5e-5),
     ],
 )
-def test_errors_are_the_notes_table(
+def test_relative_errors_equal_the_reference_values(
     quadrature: str, to_100: float, to_1000: float, digits: float
 ) -> None:
     assert worst(paper(quadrature), 100) == pytest.approx(to_100, abs=digits)
@@ -102,7 +102,7 @@ def test_right_ends_at_gamma_max() -> None:
 
 @pytest.mark.parametrize("quadrature", QUADRATURES)
 def test_the_tail_integral_is_the_hyperbolic_rule_times_gamma_tail(quadrature: str) -> None:
-    # γ_max is a share of the mixture's largest γ: the default .999 serves γ_tail = .99 too
+    # γ_max is a fraction of the mixture's largest γ: the default .999 serves γ_tail = .99 too
     tail, plain = paper(quadrature, TailIntegral(0.05, 0.99)), paper(quadrature)
     np.testing.assert_allclose(tail.gammas, 0.99 * plain.gammas)
     np.testing.assert_allclose(tail.weights, plain.weights)
@@ -124,7 +124,7 @@ def test_the_generalized_rule_uses_survival_probabilities() -> None:
     assert errors[2] < 0.01
 
 
-def test_fits_of_the_notes() -> None:
+def test_unconstrained_fits_equal_the_reference_values() -> None:
     # plain fits, without the constraint Σw = 1: CIR .0036 and the capped hyperbolic .012 with 4
     # exponentials, (1 + .05t)^−1.5 1e-14 and the hyperbolic 1e-11 with some 40
     t = np.arange(3001)
@@ -167,12 +167,15 @@ def test_a_fit_sums_to_one_and_reports_its_error(
     t = t[discount.factor(t) >= horizons.NEGLIGIBLE]
     assert bundle.fit_error <= bound
     assert bundle.fit_error == pytest.approx(
-        np.abs(bundle.mass(t) / discount.factor(t) - 1.0).max(), rel=1e-3, abs=1e-14
+        np.abs(bundle.discount(t) / discount.factor(t) - 1.0).max(), rel=1e-3, abs=1e-14
     )
 
 
-def test_a_bad_fit_is_refused_with_the_way_out() -> None:
-    with pytest.raises(ValueError, match=r"horizons.m=2: .*Hyperbolic.*raise horizons.m"):
+def test_a_bad_fit_is_refused_with_a_remedy() -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"horizons.m=2: .*fit the discount with a relative error.*raise horizons.m",
+    ):
         Multi(2, 0.999, "fitted").bundle(HYPERBOLIC)
 
 
@@ -194,8 +197,10 @@ def test_exact_atoms_need_no_fit() -> None:
 
 
 @pytest.mark.parametrize("quadrature", QUADRATURES)
-def test_a_discount_without_mixture_names_both_keys(quadrature: str) -> None:
-    with pytest.raises(ValueError, match=rf"discount=CIR.*horizons.quadrature={quadrature}"):
+def test_a_discount_without_mixture_is_refused(quadrature: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"horizons.quadrature={quadrature}: .*discount=hyperbolic"
+    ):
         paper(quadrature, PAPER_CIR)
 
 
@@ -215,7 +220,9 @@ def test_default_quadrature_depends_on_the_class() -> None:
         ((1, 0.999, "upper"), r"horizons.m=1 with horizons.quadrature=upper"),
     ],
 )
-def test_ranges_are_refused_by_the_key(arguments: tuple[int, float, str], message: str) -> None:
+def test_values_out_of_range_are_refused_with_their_key(
+    arguments: tuple[int, float, str], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Multi(*arguments)
 
@@ -231,85 +238,87 @@ BUNDLES = [
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=range(len(BUNDLES)))
-def test_readout_mass_and_weights_fit_together(bundle: Bundle) -> None:
+def test_mixture_discount_and_weights_are_consistent(bundle: Bundle) -> None:
     t = np.array([[0, 1, 2], [10, 100, 1000]])
-    readout, mass, weights = bundle.readout(t), bundle.mass(t), bundle.weights_at(t)
-    assert readout.shape == weights.shape == bundle.backup(t).shape == (2, 3, bundle.n_horizons)
-    assert mass.shape == (2, 3)
-    assert mass[0, 0] == pytest.approx(1.0, abs=1e-14)  # erratum E9
-    np.testing.assert_allclose(readout.sum(-1), mass, rtol=1e-12)
+    mixture, discount, weights = bundle.mixture(t), bundle.discount(t), bundle.normalised_weights(t)
+    assert (
+        mixture.shape == weights.shape == bundle.step_factors(t).shape == (2, 3, bundle.n_horizons)
+    )
+    assert discount.shape == (2, 3)
+    assert discount[0, 0] == pytest.approx(1.0, abs=1e-14)  # erratum E9
+    np.testing.assert_allclose(mixture.sum(-1), discount, rtol=1e-12)
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(weights * mass[..., None], readout, rtol=1e-11, atol=1e-300)
-    assert bundle.mass(3).shape == ()
-    assert bundle.backup(3).shape == (bundle.n_horizons,)
+    np.testing.assert_allclose(weights * discount[..., None], mixture, rtol=1e-11, atol=1e-300)
+    assert bundle.discount(3).shape == ()
+    assert bundle.step_factors(3).shape == (bundle.n_horizons,)
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=range(len(BUNDLES)))
 def test_tables_hold_the_functions_up_to_one_step_past_the_end(bundle: Bundle) -> None:
     tables = bundle.tables(max_time=20)
     t = np.arange(22)
-    np.testing.assert_array_equal(tables.backup, bundle.backup(t))
-    np.testing.assert_array_equal(tables.readout, bundle.readout(t))
-    np.testing.assert_array_equal(tables.mass, bundle.mass(t))
-    np.testing.assert_array_equal(tables.weights, bundle.weights_at(t))
+    np.testing.assert_array_equal(tables.step_factors, bundle.step_factors(t))
+    np.testing.assert_array_equal(tables.mixture, bundle.mixture(t))
+    np.testing.assert_array_equal(tables.discount, bundle.discount(t))
+    np.testing.assert_array_equal(tables.weights, bundle.normalised_weights(t))
     assert all(
         table.dtype == np.float64 and table.flags.writeable
-        for table in (tables.backup, tables.readout, tables.mass, tables.weights)
+        for table in (tables.step_factors, tables.mixture, tables.discount, tables.weights)
     )
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=range(len(BUNDLES)))
 def test_total_outcome_from_any_time_is_the_discounted_sum(bundle: Bundle) -> None:
-    # equation anytime_proxy_m: S_t + Σ_i readout_i(t) G_i(t) = S_0 + Σ_k d̃_k r_{k+1}, where each
-    # G_i(t) = r + backup_i(t) G_i(t + 1)
+    # equation anytime_proxy_m: S_t + Σ_i mixture_i(t) G_i(t) = S_0 + Σ_k d̃_k r_{k+1}, where each
+    # G_i(t) = r + step_factors_i(t) G_i(t + 1)
     rewards = np.random.default_rng(0).normal(size=40)
     tables = bundle.tables(max_time=40)
     returns = np.zeros((41, bundle.n_horizons))
     for t in reversed(range(40)):
-        returns[t] = rewards[t] + tables.backup[t] * returns[t + 1]
+        returns[t] = rewards[t] + tables.step_factors[t] * returns[t + 1]
     stock = 0.3
-    total = stock + tables.mass[:40] @ rewards
+    total = stock + tables.discount[:40] @ rewards
     for t in range(40):
-        assert stock + tables.readout[t] @ returns[t] == pytest.approx(total, abs=1e-12)
-        stock += tables.mass[t] * rewards[t]
+        assert stock + tables.mixture[t] @ returns[t] == pytest.approx(total, abs=1e-12)
+        stock += tables.discount[t] * rewards[t]
 
 
-def test_single_follows_the_discount() -> None:
+def test_the_single_horizon_has_the_discount_itself() -> None:
     bundle = Single().bundle(PAPER_CIR)
     assert bundle.gammas is None
     assert bundle.n_horizons == 1
-    np.testing.assert_array_equal(bundle.backup(TIMES)[:, 0], PAPER_CIR.step_factor(TIMES))
-    np.testing.assert_array_equal(bundle.readout(TIMES)[:, 0], PAPER_CIR.factor(TIMES))
-    np.testing.assert_array_equal(bundle.weights_at(TIMES), np.ones((5, 1)))
+    np.testing.assert_array_equal(bundle.step_factors(TIMES)[:, 0], PAPER_CIR.step_factor(TIMES))
+    np.testing.assert_array_equal(bundle.mixture(TIMES)[:, 0], PAPER_CIR.factor(TIMES))
+    np.testing.assert_array_equal(bundle.normalised_weights(TIMES), np.ones((5, 1)))
 
 
 def test_one_exponential_horizon_is_the_single_one() -> None:
     one = Multi(1, 0.999, "fitted").bundle(Exponential(0.97))
     single = Single().bundle(Exponential(0.97))
-    for function in ("backup", "readout", "mass", "weights_at"):
+    for function in ("step_factors", "mixture", "discount", "normalised_weights"):
         np.testing.assert_allclose(
             getattr(one, function)(TIMES), getattr(single, function)(TIMES), rtol=1e-14
         )
 
 
-def test_weights_outlive_the_underflow_of_the_mass() -> None:
-    # at t = 10^6 every readout is 0; the largest γ, .998513, has all the weight
+def test_weights_are_defined_where_the_discount_underflows() -> None:
+    # at t = 10^6 every mixture is 0; the largest γ, .998513, has all the weight
     bundle = paper("lower")
-    assert bundle.mass(10**6) == 0.0
-    np.testing.assert_allclose(bundle.weights_at(10**6), [0.0] * 9 + [1.0], atol=1e-300)
+    assert bundle.discount(10**6) == 0.0
+    np.testing.assert_allclose(bundle.normalised_weights(10**6), [0.0] * 9 + [1.0], atol=1e-300)
 
 
-def test_a_head_with_gamma_0_counts_at_the_start_only() -> None:
-    # 0⁰ = 1: the head's weight .3244 is there at t = 0, gone after it
-    weights = paper("lower").weights_at([0, 1])
+def test_a_horizon_with_gamma_0_has_weight_at_the_start_only() -> None:
+    # 0⁰ = 1: the horizon has weight .3244 at t = 0 and 0 afterwards
+    weights = paper("lower").normalised_weights([0, 1])
     assert weights[0, 0] == pytest.approx(0.324398, abs=5e-7)
     assert weights[1, 0] == 0.0
 
 
-def test_only_gamma_0_heads_leave_finite_weights() -> None:
-    bundle = Multi(1, 0.999, "lower").bundle(HYPERBOLIC)  # one head, γ = 0
-    np.testing.assert_array_equal(bundle.mass([0, 1, 5]), [1.0, 0.0, 0.0])
-    np.testing.assert_array_equal(bundle.weights_at([0, 1, 5]), np.ones((3, 1)))
+def test_a_single_horizon_with_gamma_0_has_finite_weights() -> None:
+    bundle = Multi(1, 0.999, "lower").bundle(HYPERBOLIC)  # one horizon, γ = 0
+    np.testing.assert_array_equal(bundle.discount([0, 1, 5]), [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(bundle.normalised_weights([0, 1, 5]), np.ones((3, 1)))
 
 
 @pytest.mark.parametrize(
@@ -349,6 +358,6 @@ def test_every_quadrature_is_a_normalised_mixture(
     assert np.all(np.diff(bundle.gammas) >= 0.0)
     assert np.all(bundle.weights >= 0.0)
     assert bundle.weights.sum() == pytest.approx(1.0)
-    mass = bundle.mass(np.arange(50))
-    assert np.all(np.diff(mass) <= 1e-15)
-    np.testing.assert_allclose(bundle.weights_at(np.arange(5000)).sum(-1), 1.0)
+    discount = bundle.discount(np.arange(50))
+    assert np.all(np.diff(discount) <= 1e-15)
+    np.testing.assert_allclose(bundle.normalised_weights(np.arange(5000)).sum(-1), 1.0)

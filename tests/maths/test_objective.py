@@ -8,7 +8,7 @@ from rigor.maths import objective
 from rigor.maths.discount import Hyperbolic
 from rigor.maths.horizons import Multi
 from rigor.maths.utility import (
-    MASS_LIMIT,
+    DISCOUNT_LIMIT,
     CVaR,
     Entropic,
     Mean,
@@ -59,18 +59,18 @@ def test_outcome_is_a_comonotone_coupling() -> None:
 def test_action_values_rank_as_the_papers_formula(utility: Utility) -> None:
     # Q = mean_j f(S + Σ_i readout_i ξ_ij)/D, here at D of order 1 where it can be computed
     quantiles, weights = random_batch(3)
-    mass = torch.linspace(0.4, 1.0, 6, dtype=torch.float64)
+    discount = torch.linspace(0.4, 1.0, 6, dtype=torch.float64)
     stock = torch.tensor([-2.0, -1.0, -0.1, 0.1, 1.0, 2.0], dtype=torch.float64)
-    readout = weights * mass[:, None]
-    totals = stock[:, None, None] + torch.einsum("bm,bamn->ban", readout, quantiles)
-    papers = utility.f(totals).mean(-1) / mass[:, None]
-    values = objective.action_values(utility, quantiles, weights, mass, stock)
+    mixture = weights * discount[:, None]
+    totals = stock[:, None, None] + torch.einsum("bm,bamn->ban", mixture, quantiles)
+    papers = utility.f(totals).mean(-1) / discount[:, None]
+    values = objective.action_values(utility, quantiles, weights, discount, stock)
     assert values.dtype == torch.float64
     assert torch.equal(values.argsort(-1), papers.argsort(-1))
     if not isinstance(utility, Entropic):
-        offset = 0.0 if isinstance(utility, Mean) else utility.f(stock) / mass
+        offset = 0.0 if isinstance(utility, Mean) else utility.f(stock) / discount
         if isinstance(utility, Mean):
-            offset = stock / mass
+            offset = stock / discount
         torch.testing.assert_close(values + offset[:, None], papers)
 
 
@@ -92,12 +92,12 @@ def test_float32_networks_are_ranked_in_float64(utility: Utility) -> None:
 
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
-@pytest.mark.parametrize("mass", [MASS_LIMIT / 2, 1e-300, 0.0])
-def test_below_the_mass_limit_the_choice_is_by_the_mean(utility: Utility, mass: float) -> None:
+@pytest.mark.parametrize("discount", [DISCOUNT_LIMIT / 2, 1e-300, 0.0])
+def test_below_the_mass_limit_the_choice_is_by_the_mean(utility: Utility, discount: float) -> None:
     quantiles, weights = random_batch(3)
     stock = torch.tensor([-1e3, -1.0, 0.0, 1e-320, 1.0, 1e3], dtype=torch.float64)
     values = objective.action_values(
-        utility, quantiles, weights, torch.full((6,), mass, dtype=torch.float64), stock
+        utility, quantiles, weights, torch.full((6,), discount, dtype=torch.float64), stock
     )
     torch.testing.assert_close(values, objective.mean_values(quantiles, weights))
 
@@ -105,20 +105,20 @@ def test_below_the_mass_limit_the_choice_is_by_the_mean(utility: Utility, mass: 
 def test_far_from_the_kink_an_action_is_not_lost() -> None:
     # in float32, 1000 + 1e-6·z is 1000 for all z; the ranking value still tells z = 1 from z = 2
     quantiles = torch.tensor([[[[1.0, 1.0]], [[2.0, 2.0]]]])
-    mass = torch.tensor([1e-6], dtype=torch.float64)
+    discount = torch.tensor([1e-6], dtype=torch.float64)
     for utility in (MeanCVaR(0.5, 0.1), MeanVariance(1e-6), Entropic(-1e-3)):
         stock = torch.tensor([1000.0], dtype=torch.float64)
-        values = objective.action_values(utility, quantiles, torch.ones(1, 1), mass, stock)
+        values = objective.action_values(utility, quantiles, torch.ones(1, 1), discount, stock)
         assert values[0, 1] - values[0, 0] > 0.4
 
 
 def test_one_horizon_equals_a_bundle_of_equal_ones() -> None:
     quantiles, _ = random_batch(1)
-    mass, stock = torch.full((6,), 0.5).double(), torch.linspace(-1, 1, 6).double()
+    discount, stock = torch.full((6,), 0.5).double(), torch.linspace(-1, 1, 6).double()
     for utility in ALL:
-        single = objective.action_values(utility, quantiles, torch.ones(6, 1), mass, stock)
+        single = objective.action_values(utility, quantiles, torch.ones(6, 1), discount, stock)
         copies = quantiles.expand(-1, -1, 4, -1)
-        bundle = objective.action_values(utility, copies, torch.full((6, 4), 0.25), mass, stock)
+        bundle = objective.action_values(utility, copies, torch.full((6, 4), 0.25), discount, stock)
         torch.testing.assert_close(single, bundle)
 
 
@@ -169,9 +169,12 @@ def test_late_in_an_atari_game_the_weights_and_the_choice_are_finite() -> None:
     bundle = Multi(10, 0.999, "lower").bundle(Hyperbolic(0.05))
     t = np.full(6, 27_000)
     quantiles = torch.randn(6, 4, 10, 8, generator=torch.Generator().manual_seed(1))
-    weights, mass = torch.from_numpy(bundle.weights_at(t)), torch.from_numpy(bundle.mass(t))
-    assert 0.0 < float(mass[0]) < 1e-18
+    weights, discount = (
+        torch.from_numpy(bundle.normalised_weights(t)),
+        torch.from_numpy(bundle.discount(t)),
+    )
+    assert 0.0 < float(discount[0]) < 1e-18
     for utility in ALL:
         stock = torch.linspace(-5, 5, 6, dtype=torch.float64)
-        values = objective.action_values(utility, quantiles, weights, mass, stock)
+        values = objective.action_values(utility, quantiles, weights, discount, stock)
         assert torch.isfinite(values).all()

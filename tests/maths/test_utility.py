@@ -10,7 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from rigor.maths.utility import CVaR, Entropic, Mean, MeanCVaR, MeanVariance, Utility
+from rigor.maths.utility import (
+    CVaR,
+    Entropic,
+    Mean,
+    MeanCVaR,
+    MeanVariance,
+    Utility,
+    UtilityFacts,
+    facts_of,
+    is_mean,
+    other_level,
+    steepest_slope,
+)
 
 ALL = [
     Mean(),
@@ -43,15 +55,17 @@ def exact_f(utility: Utility, x: Fraction) -> Fraction:
     raise AssertionError(utility)
 
 
-def exact_value(utility: Utility, stock: float, mass: float, z: np.ndarray) -> float:
+def exact_value(utility: Utility, stock: float, discount: float, z: np.ndarray) -> float:
     """Return (mean_j f(S + D z_j) − f(S))/D in rational numbers."""
-    s, d = Fraction(stock), Fraction(mass)
+    s, d = Fraction(stock), Fraction(discount)
     total = sum(exact_f(utility, s + d * Fraction(float(x))) for x in z)
     return float((total / len(z) - exact_f(utility, s)) / d)
 
 
-def naive_value(utility: Utility, stock: np.ndarray, mass: np.ndarray, z: np.ndarray) -> np.ndarray:
-    s, d = stock[:, None, None], mass[:, None, None]
+def naive_value(
+    utility: Utility, stock: np.ndarray, discount: np.ndarray, z: np.ndarray
+) -> np.ndarray:
+    s, d = stock[:, None, None], discount[:, None, None]
     return ((utility.f(s + d * z).mean(-1) - utility.f(s)[..., 0]) / d[..., 0]).astype(np.float64)
 
 
@@ -101,10 +115,46 @@ def test_lipschitz_is_the_steepest_slope(utility: Utility) -> None:
 
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
-def test_positively_homogeneous_says_what_f_does(utility: Utility) -> None:
-    x = np.linspace(-3.0, 7.0, 50)
-    scales = np.allclose(utility.f(3.0 * x), 3.0 * utility.f(x))
-    assert scales == utility.positively_homogeneous
+def test_facts_agree_with_f(utility: Utility) -> None:
+    facts, x = facts_of(utility), np.linspace(-3.0, 7.0, 51)
+    if facts.exponential_rate:
+        expected = np.expm1(facts.exponential_rate * x) / facts.exponential_rate
+        np.testing.assert_allclose(utility.f(x), expected)
+    if facts.exponential_rate == 0.0:
+        np.testing.assert_array_equal(utility.f(x), x)
+    assert is_mean(utility) == isinstance(utility, Mean)
+    # only exponential and linear utilities have a best action that no stock changes
+    assert utility.needs_stock == (facts.exponential_rate is None)
+    if facts.kink_slopes is not None:
+        above, below = facts.kink_slopes
+        np.testing.assert_allclose(utility.f(x), np.where(x > 0, above, below) * x)
+    if facts.curvature < math.inf:
+        slopes = np.diff(utility.f(x)) / np.diff(x)
+        assert -np.diff(slopes).min() / (x[1] - x[0]) == pytest.approx(facts.curvature)
+
+
+def test_facts_of_each_utility() -> None:
+    assert facts_of(Mean()) == UtilityFacts(exponential_rate=0.0)
+    assert facts_of(Entropic(-0.5)) == UtilityFacts(exponential_rate=-0.5)
+    assert facts_of(CVaR(0.1)) == UtilityFacts(kink_slopes=(0.0, 10.0))
+    assert facts_of(MeanCVaR(0.5, 0.1)) == UtilityFacts(kink_slopes=(0.5, 5.5))
+    assert facts_of(MeanVariance(0.2)) == UtilityFacts(curvature=0.4)
+
+
+def test_a_utility_that_states_no_facts_has_none() -> None:
+    class Own:
+        needs_stock, lipschitz, f = True, 2.0, CVaR(0.5).f
+
+    assert facts_of(Own()) == UtilityFacts()
+    assert not is_mean(Own())
+
+
+def test_the_steepest_slope_is_l_or_the_slope_at_the_lowest_total() -> None:
+    assert steepest_slope(CVaR(0.1), -5.0) == 10.0
+    # f' = 1 − 2 kappa x = 3 at −5, and e^{−x/2}
+    assert steepest_slope(MeanVariance(0.2), -5.0) == pytest.approx(3.0, rel=1e-4)
+    assert steepest_slope(MeanVariance(0.2), -5.0) >= 3.0
+    assert steepest_slope(Entropic(-0.5), -4.0) == pytest.approx(np.exp(2.0), rel=1e-4)
 
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
@@ -112,53 +162,56 @@ def test_f_and_value_agree_between_numpy_and_torch(utility: Utility) -> None:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(6, 3, 5))
     stock = np.array([0.0, 0.4, -0.4, 0.0, 3.0, -3.0])
-    mass = np.array([1.0, 0.5, 0.5, 0.0, 0.0, 1e-9])
-    tensors = [torch.from_numpy(array) for array in (stock, mass, z)]
+    discount = np.array([1.0, 0.5, 0.5, 0.0, 0.0, 1e-9])
+    tensors = [torch.from_numpy(array) for array in (stock, discount, z)]
     np.testing.assert_allclose(utility.f(tensors[2]).numpy(), utility.f(z), rtol=1e-12)
     value = utility.value(*tensors)
     assert value.dtype == torch.float64
-    np.testing.assert_allclose(value.numpy(), utility.value(stock, mass, z), rtol=1e-12)
+    np.testing.assert_allclose(value.numpy(), utility.value(stock, discount, z), rtol=1e-12)
 
 
 # value
 
 
 @pytest.mark.parametrize("utility", [u for u in ALL if not isinstance(u, Entropic)], ids=str)
-def test_value_is_the_naive_formula_where_that_is_fine(utility: Utility) -> None:
+def test_value_equals_the_naive_formula_where_that_is_accurate(utility: Utility) -> None:
     rng = np.random.default_rng(1)
     z = rng.normal(size=(200, 3, 5))
-    stock, mass = rng.normal(size=200), rng.uniform(0.3, 1.0, size=200)
+    stock, discount = rng.normal(size=200), rng.uniform(0.3, 1.0, size=200)
     np.testing.assert_allclose(
-        utility.value(stock, mass, z), naive_value(utility, stock, mass, z), rtol=1e-10, atol=1e-13
+        utility.value(stock, discount, z),
+        naive_value(utility, stock, discount, z),
+        rtol=1e-10,
+        atol=1e-13,
     )
 
 
-@pytest.mark.parametrize("mass", [1.0, 0.1, 1e-8, 1e-16, 1e-100, 1e-300])
+@pytest.mark.parametrize("discount", [1.0, 0.1, 1e-8, 1e-16, 1e-100, 1e-300])
 @pytest.mark.parametrize("utility", [u for u in ALL if not isinstance(u, Entropic)], ids=str)
-def test_value_is_exact_at_every_mass(utility: Utility, mass: float) -> None:
+def test_value_is_exact_at_every_discount(utility: Utility, discount: float) -> None:
     # stocks on both sides of the kink, on it, and within reach of it: S = ±D/2
     rng = np.random.default_rng(2)
-    for stock in (0.0, 1.0, -1.0, mass / 2, -mass / 2, 5.0, 1.0 / 4.0, 7.5):
+    for stock in (0.0, 1.0, -1.0, discount / 2, -discount / 2, 5.0, 1.0 / 4.0, 7.5):
         z = rng.normal(size=(1, 3, 5))
-        value = utility.value(np.array([stock]), np.array([mass]), z)[0]
-        exact = [exact_value(utility, stock, mass, z[0, a]) for a in range(3)]
+        value = utility.value(np.array([stock]), np.array([discount]), z)[0]
+        exact = [exact_value(utility, stock, discount, z[0, a]) for a in range(3)]
         np.testing.assert_allclose(value, exact, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("mass", [1.0, 1e-3, 1e-12, 1e-150, 1e-250, 1e-300])
-def test_entropic_value_is_the_exact_certainty_equivalent(mass: float) -> None:
+@pytest.mark.parametrize("discount", [1.0, 1e-3, 1e-12, 1e-150, 1e-250, 1e-300])
+def test_entropic_value_is_the_exact_certainty_equivalent(discount: float) -> None:
     beta = -2.0
     z = np.random.default_rng(3).normal(size=(1, 3, 5))
-    value = Entropic(beta).value(np.array([9.0]), np.array([mass]), z)[0]
+    value = Entropic(beta).value(np.array([9.0]), np.array([discount]), z)[0]
     with localcontext() as context:
         context.prec = 700
-        rate = Decimal(beta) * Decimal(mass)
+        rate = Decimal(beta) * Decimal(discount)
         for a in range(3):
             mean = sum((rate * Decimal(float(x))).exp() for x in z[0, a]) / 5
             assert value[a] == pytest.approx(float(mean.ln() / rate), rel=1e-12)
 
 
-def test_entropic_value_neither_overflows_nor_sees_the_stock() -> None:
+def test_entropic_value_neither_overflows_nor_depends_on_the_stock() -> None:
     # −1 and +1 equally likely at β·D = −1000: the worse one but for log(2)/1000
     z = np.array([[[-1.0, 1.0], [0.0, 0.0]]])
     for stock in (0.0, 1e6, -1e6):
@@ -167,7 +220,7 @@ def test_entropic_value_neither_overflows_nor_sees_the_stock() -> None:
 
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
-def test_value_at_mass_0_is_the_limit(utility: Utility) -> None:
+def test_value_at_discount_0_is_the_limit(utility: Utility) -> None:
     # f'(S) times the mean of z off the kinks, f(z) at CVaR's kink with S = 0 exactly
     z = np.random.default_rng(4).normal(size=(3, 2, 7))
     stock = np.array([0.3, -0.3, 0.0])
@@ -184,19 +237,19 @@ def test_value_at_mass_0_is_the_limit(utility: Utility) -> None:
 
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
-@pytest.mark.parametrize("mass", [1.0, 1e-5, 1e-20, 1e-300, 5e-324, 0.0])
-def test_value_is_finite_and_ordered_where_the_naive_formula_is_not(
-    utility: Utility, mass: float
+@pytest.mark.parametrize("discount", [1.0, 1e-5, 1e-20, 1e-300, 5e-324, 0.0])
+def test_value_is_finite_and_monotone_where_the_naive_formula_is_not(
+    utility: Utility, discount: float
 ) -> None:
     # an action that is better in every outcome is never worse, and strictly better below the kink
     worse = np.random.default_rng(5).normal(size=(8, 1, 9))
     z = np.concatenate([worse, worse + 0.01], axis=1)
     stock = np.array([0.0, 1e-300, -1e-300, -1.0, 1.0, -1e6, 1e6, -2e-3])
-    value = utility.value(stock, np.full(8, mass), z)
+    value = utility.value(stock, np.full(8, discount), z)
     assert np.isfinite(value).all()
     assert np.all(value[:, 1] >= value[:, 0])
     below = stock < -1e-5  # CVaR is flat above, and at 1e6 so are others
-    if mass < 1e-4:
+    if discount < 1e-4:
         assert np.all(value[below, 1] > value[below, 0])
 
 
@@ -224,14 +277,14 @@ def test_oce_by_hand() -> None:
     assert MeanVariance(0.1).oce(x, p) == pytest.approx((2.3 - 0.301, -2.3))
 
 
-def test_sums_of_probabilities_meet_tau_in_spite_of_rounding() -> None:
+def test_rounded_sums_of_probabilities_reach_tau() -> None:
     # eight times .1 sums to .7999999999999999; every .8-quantile of 1 ... 10 lies in [8, 9]
     value, c = CVaR(0.8).oce(np.arange(1.0, 11.0), np.full(10, 0.1))
     assert c == -8.0
     assert value == pytest.approx(4.5)
 
 
-def test_oce_of_the_mean_takes_c_0() -> None:
+def test_oce_of_the_mean_has_c_0() -> None:
     # erratum E5
     assert Mean().oce(np.array([1.0, 5.0])) == (3.0, 0.0)
     assert MeanCVaR(1.0, 0.3).oce(np.array([1.0, 5.0])) == (3.0, 0.0)
@@ -245,7 +298,7 @@ def test_mean_variance_oce_is_larger_beyond_its_bound() -> None:
     assert MeanVariance(1.0).oce(x) == pytest.approx((0.25, -0.5))
 
 
-laws = st.lists(
+distributions = st.lists(
     st.tuples(
         st.one_of(st.floats(-20.0, 20.0), st.sampled_from([-1.0, 0.0, 2.0])), st.integers(1, 9)
     ),
@@ -261,11 +314,11 @@ laws = st.lists(
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
 @settings(max_examples=25, deadline=None)
-@given(law=laws)
-def test_oce_is_direct_and_no_c_does_better(
-    utility: Utility, law: tuple[np.ndarray, np.ndarray]
+@given(distribution=distributions)
+def test_oce_equals_direct_and_no_c_is_better(
+    utility: Utility, distribution: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    x, p = law
+    x, p = distribution
     value, c = utility.oce(x, p)
     direct = utility.direct(x, p)
     near = 1e-9 * max(1.0, abs(direct))
@@ -281,43 +334,45 @@ def test_oce_is_direct_and_no_c_does_better(
 
 @pytest.mark.parametrize("utility", [*WITH_STOCK, Entropic(-1.0)], ids=str)
 @settings(max_examples=20, deadline=None)
-@given(law=laws)
+@given(distribution=distributions)
 def test_oce_maximiser_is_the_one_nearest_0(
-    utility: Utility, law: tuple[np.ndarray, np.ndarray]
+    utility: Utility, distribution: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    x, p = law
+    x, p = distribution
     value, c = utility.oce(x, p)
     nearer = c * np.linspace(0.0, 0.999, 50)
     j = p @ utility.f(nearer[None, :] + x[:, None]) - nearer
     assert np.all(j <= value + 1e-12 * max(1.0, abs(value)))
-    if abs(c) > 0.1 and utility.positively_homogeneous:
-        assert j[0] < value  # c = 0 would have been taken
+    if abs(c) > 0.1 and facts_of(utility).kink_slopes:
+        assert j[0] < value  # else c = 0 would be the maximiser nearest 0
 
 
 @pytest.mark.parametrize("utility", [u for u in ALL if not isinstance(u, MeanVariance)], ids=str)
-def test_a_constant_is_worth_itself(utility: Utility) -> None:
+def test_the_oce_of_a_constant_is_that_constant(utility: Utility) -> None:
     assert utility.direct(np.array([3.5])) == pytest.approx(3.5)
     assert utility.oce(np.array([3.5]))[0] == pytest.approx(3.5)
 
 
 @settings(max_examples=30, deadline=None)
-@given(law=laws)
-def test_cvar_of_everything_is_the_mean(law: tuple[np.ndarray, np.ndarray]) -> None:
-    mean = Mean().direct(*law)
-    assert CVaR(1.0).direct(*law) == pytest.approx(mean, abs=1e-12)
-    assert CVaR(1.0).oce(*law)[0] == pytest.approx(mean, abs=1e-12)
-    assert MeanCVaR(1.0, 0.1).direct(*law) == pytest.approx(mean, abs=1e-12)
+@given(distribution=distributions)
+def test_cvar_with_tau_1_is_the_mean(distribution: tuple[np.ndarray, np.ndarray]) -> None:
+    mean = Mean().direct(*distribution)
+    assert CVaR(1.0).direct(*distribution) == pytest.approx(mean, abs=1e-12)
+    assert CVaR(1.0).oce(*distribution)[0] == pytest.approx(mean, abs=1e-12)
+    assert MeanCVaR(1.0, 0.1).direct(*distribution) == pytest.approx(mean, abs=1e-12)
 
 
 @settings(max_examples=30, deadline=None)
-@given(law=laws, tau=st.floats(0.01, 1.0))
+@given(distribution=distributions, tau=st.floats(0.01, 1.0))
 def test_mean_cvar_lies_between_its_two_parts(
-    law: tuple[np.ndarray, np.ndarray], tau: float
+    distribution: tuple[np.ndarray, np.ndarray], tau: float
 ) -> None:
-    assert MeanCVaR(0.0, tau).direct(*law) == pytest.approx(CVaR(tau).direct(*law))
-    low, high = CVaR(tau).direct(*law), Mean().direct(*law)
-    assert low - 1e-9 <= MeanCVaR(0.4, tau).direct(*law) <= high + 1e-9
-    assert low >= law[0].min() - 1e-9
+    assert MeanCVaR(0.0, tau).direct(*distribution) == pytest.approx(
+        CVaR(tau).direct(*distribution)
+    )
+    low, high = CVaR(tau).direct(*distribution), Mean().direct(*distribution)
+    assert low - 1e-9 <= MeanCVaR(0.4, tau).direct(*distribution) <= high + 1e-9
+    assert low >= distribution[0].min() - 1e-9
 
 
 def test_entropic_direct_does_not_overflow_and_has_the_mean_as_limit() -> None:
@@ -327,7 +382,7 @@ def test_entropic_direct_does_not_overflow_and_has_the_mean_as_limit() -> None:
     assert Entropic(-1.0).oce(x)[0] == pytest.approx(-3000.0 + math.log(2.0))
 
 
-def test_impossible_outcomes_do_not_count() -> None:
+def test_outcomes_of_probability_0_are_ignored() -> None:
     x, p = np.array([-1e9, 1.0, 2.0]), np.array([0.0, 0.5, 0.5])
     for utility in ALL:
         assert utility.direct(x, p) == pytest.approx(utility.direct(x[1:]))
@@ -344,7 +399,7 @@ def test_impossible_outcomes_do_not_count() -> None:
         ([[1.0]], None),
     ],
 )
-def test_what_is_no_distribution_is_refused(
+def test_invalid_distributions_are_refused(
     outcomes: list[float], probabilities: list[float] | None
 ) -> None:
     weights = None if probabilities is None else np.array(probabilities)
@@ -369,7 +424,9 @@ def test_what_is_no_distribution_is_refused(
         (lambda: MeanVariance(-1.0), r"risk.kappa=-1.0: "),
     ],
 )
-def test_ranges_are_refused_by_the_key(make: Callable[[], Utility], message: str) -> None:
+def test_values_out_of_range_are_refused_with_their_key(
+    make: Callable[[], Utility], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -381,9 +438,29 @@ def test_every_utility_is_a_schema(utility: Utility) -> None:
     assert OmegaConf.to_object(OmegaConf.merge(schema, values)) == utility
 
 
-def test_only_kinked_and_bent_utilities_need_a_stock() -> None:
+def test_only_linear_and_exponential_utilities_need_no_stock() -> None:
     assert not Mean().needs_stock
     assert not Entropic(-1.0).needs_stock
     assert CVaR(0.1).needs_stock
     assert MeanCVaR(0.5, 0.1).needs_stock
     assert MeanVariance(0.1).needs_stock
+
+
+@pytest.mark.parametrize(
+    ("trained", "level"), [(CVaR(0.25), 0.1), (CVaR(0.1), 1.0), (MeanVariance(0.5), 0.05)]
+)
+def test_an_agent_of_one_level_serves_the_others(trained: Utility, level: float) -> None:
+    served = other_level(trained, level)
+    x = np.random.default_rng(0).normal(1.0, 4.0, 1000)
+    c = np.linspace(-8.0, 8.0, 17)[:, None]
+    direct = served.utility.f(c + x).mean(1)
+    own = trained.f(c + served.shift + x).mean(1)
+    np.testing.assert_allclose(served.scale * own + served.offset, direct, atol=1e-12)
+    stocks = c[:, 0] + served.shift
+    np.testing.assert_allclose(served.objective(stocks, own - stocks), direct - c[:, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("risk", [Mean(), MeanCVaR(0.5, 0.1), Entropic(-1.0)])
+def test_other_risk_measures_need_an_agent_for_each_level(risk: Utility) -> None:
+    with pytest.raises(ValueError, match=r"risk=cvar .* and risk=mean_variance"):
+        other_level(risk, 0.5)

@@ -1,8 +1,8 @@
-"""Strike the runs of a sweep at random, and see that nothing is lost and nothing counted twice.
+"""Disturb the runs of a sweep at random, and check that no step is lost or counted twice.
 
     python tests/slurm/chaos.py [RUNS [STRIKES [SEED]]]     (60 runs, 100 strikes, seed 0)
 
-As root, where SLURM is installed. Figures stand in docs/results/cluster.md.
+Needs root and SLURM. The results are in docs/results/cluster.md.
 """
 
 import csv
@@ -16,13 +16,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # cli.py, when this is run as a script
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `command_line` in a script
 
-from cli import TINY, environment, rigor_train
+from command_line import TINY, environment, rigor_train
 from node import Slurm, begin, end
 
-from rigor.launch import sweep
-from rigor.tracking.rundir import RunDirectory
+from rigor.launch.manifest import read_manifest
+from rigor.runs.directory import RunDirectory
 
 WALL_CLOCK = {"seconds", "steps_per_second"}
 RUN = (*TINY, "train.steps=300", "train.checkpoint_every=30", "train.log_every=0.02")
@@ -30,7 +30,7 @@ PATIENCE = 1800.0  # seconds
 
 
 def chaos(slurm: Slurm, place: Path, n_runs: int, n_strikes: int, seed: int) -> Counter[str]:
-    """Run a sweep undisturbed and struck, assert that they are equal, and count what was done."""
+    """Run a sweep undisturbed and disturbed, assert equal results, and count the events."""
     choose, counts = random.Random(seed), Counter[str]()
     seeds = ",".join(map(str, range(n_runs)))
     command = (*RUN, f"seed={seeds}", "-m")
@@ -55,7 +55,7 @@ def chaos(slurm: Slurm, place: Path, n_runs: int, n_strikes: int, seed: int) -> 
             if all(RunDirectory(run).state() == "done" for run in runs(place / "struck")):
                 break
             counts["retries"] += 1
-            again = [sys.executable, "-m", "rigor.sweep", "retry", str(directory)]
+            again = [sys.executable, "-m", "rigor.cli.sweep", "retry", str(directory)]
             subprocess.run(again, env=env, cwd=place, check=True, stdout=subprocess.DEVNULL)
         time.sleep(choose.uniform(0.2, 1.0))
     counts["seconds struck"] = round(time.monotonic() - began)
@@ -68,7 +68,7 @@ def chaos(slurm: Slurm, place: Path, n_runs: int, n_strikes: int, seed: int) -> 
         found = rows(mine)
         steps = [int(row["steps"]) for row in found]
         assert steps == sorted(set(steps)), f"{mine}: {steps}"
-        assert found == rows(whole), f"{mine}: another course"
+        assert found == rows(whole), f"{mine}: different rows"
     return counts
 
 
@@ -85,14 +85,14 @@ def rows(run: Path) -> list[dict[str, str]]:
 
 
 def saved(run: Path) -> bool:
-    """Tell whether a run is at work and would not start again from nothing."""
+    """Return whether a run is running and has a checkpoint to resume from."""
     return RunDirectory(run).state() == "running" and any(run.glob("checkpoints/step_*"))
 
 
 def task_of(directory: Path, run: Path) -> str:
-    """Return SLURM's name of the newest task of a run."""
-    manifest = sweep.read_manifest(directory)
-    number = [one.name for one in manifest.runs].index(run.name)
+    """Return SLURM's id of the newest task of a run."""
+    manifest = read_manifest(directory)
+    number = [path.name for path in manifest.runs].index(run.name)
     for entry in reversed(manifest.submissions):
         for index, members in enumerate(entry.tasks):
             if number in members:
@@ -122,7 +122,7 @@ def _kill(pid: int) -> bool:
 
 
 def _by_slurm(*command: str):
-    """Return a strike that SLURM does; whether it was in time is its exit code."""
+    """Return a strike by a command of SLURM; its exit code says whether it was in time."""
 
     def strike(slurm: Slurm, directory: Path, run: Path) -> bool:
         asked = [*command, task_of(directory, run)]

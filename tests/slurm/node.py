@@ -1,40 +1,69 @@
-"""A real SLURM of one node: its commands, and starting and stopping it."""
+"""A real SLURM of one node or several: start, stop and commands."""
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PATIENT = timedelta(seconds=5)  # a requeued task waits two minutes
+PATIENT = timedelta(seconds=5)  # a requeued task would wait two minutes
 
 
 @dataclass
 class Slurm:
-    """The cluster; its commands find it by SLURM_CONF."""
+    """The cluster, which SLURM's commands find by SLURM_CONF."""
 
     directory: Path
 
     @property
     def env(self) -> dict[str, str]:
-        """What a command needs in its environment."""
+        """The environment variables of its commands."""
         return {"SLURM_CONF": str(self.directory / "slurm.conf")}
 
     def ask(self, *command: str, check: bool = True) -> str:
-        """Return what a command of SLURM says."""
+        """Return the output of a command of SLURM."""
         done = subprocess.run(
             command, env=os.environ | self.env, capture_output=True, text=True, check=False
         )
         assert not check or done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
 
+    def nodes(self) -> dict[str, str]:
+        """Return the state of each node, such as `idle`, `down*` or `mixed`."""
+        shown = self.ask("sinfo", "--noheader", "--Node", "--partition=gpu", "--format=%N %T")
+        return dict(line.split() for line in shown.splitlines())
+
+    def stop_daemon(self, node: str) -> None:
+        """Kill a node's slurmd; its jobs go on, which SLURM does not know."""
+        os.kill(self._daemon(node), signal.SIGKILL)
+
+    def kill_node(self, node: str) -> None:
+        """Kill every process of a node that has a host name of its own."""
+        namespace = os.readlink(f"/proc/{self._daemon(node)}/ns/uts")
+        assert namespace != os.readlink("/proc/self/ns/uts")
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it may have ended
+                if os.readlink(process / "ns/uts") == namespace:
+                    os.kill(int(process.name), signal.SIGKILL)
+
+    def start_node(self, node: str) -> None:
+        """Start a node's slurmd unless it runs, and let SLURM use the node again."""
+        if not Path(f"/proc/{self._daemon(node)}").exists():
+            subprocess.run([HERE / "node.sh", self.directory, node], check=True)
+        self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+
+    def _daemon(self, node: str) -> int:
+        return int((self.directory / f"slurmd-{node}.pid").read_text())
+
     def jobs(self) -> dict[str, str]:
-        """Return the state of every task that has not ended, by its name such as `7_0`."""
+        """Return the state of every unfinished task, by its id such as `7_0`."""
         lines = self.ask("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
         return dict(line.split() for line in lines)
 
@@ -47,7 +76,7 @@ class Slurm:
             states[index.group(1) if index else "0"] = re.search(r"JobState=(\S+)", line).group(1)
         return states
 
-    def until(self, what: Callable, seconds: float = 120):
+    def until(self, what: Callable, seconds: float = 240):
         """Poll `what()` until it is true, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -57,18 +86,18 @@ class Slurm:
         raise AssertionError(f"not within {seconds} s: {self.ask('scontrol', 'show', 'job')}")
 
     def settled(self, seconds: float = 180) -> None:
-        """Wait until no task is left; a requeued one, which waits two minutes, starts soon."""
+        """Wait until no task is left; requeued tasks start soon instead of after two minutes."""
         self.until(lambda: not self.hurry_all(), seconds)
 
     def hurry_all(self) -> list[str]:
-        """Hurry every task that is to wait longer than SLURM needs; return all tasks.
+        """Hurry every task that would wait longer than SLURM needs; return all tasks.
 
-        By when it is to start, not by what was done to it: SLURM may put it off after it was told.
+        Tasks are chosen by their start time, because SLURM may delay a hurried task again.
         """
         asked = "--Format=JobArrayID:32,Reason:32,StartTime:32"
         lines = self.ask("squeue", "--noheader", "--array", asked).splitlines()
         for job, reason, starts in map(str.split, lines):
-            # of any other reason it is an estimate, and to change it would put the task off
+            # for any other reason the time is an estimate, and changing it would delay the task
             if reason != "BeginTime" or starts == "N/A":
                 continue
             if datetime.fromisoformat(starts) - datetime.now() > PATIENT:
@@ -76,30 +105,32 @@ class Slurm:
         return lines
 
     def hurry(self, job: str) -> bool:
-        """Let a requeued task start in two seconds; tell whether SLURM has agreed.
+        """Let a requeued task start in two seconds; return whether SLURM agreed.
 
-        Not at once: SLURM revokes the credentials of what it requeues for that second, and ends a
-        task for good that starts with revoked ones.
+        SLURM revokes the credentials of a requeued task for one second, and a task that starts with
+        revoked credentials fails for good.
         """
-        told = ["scontrol", "update", f"JobId={job}", "StartTime=now+2"]
-        return subprocess.run(told, env=os.environ | self.env, capture_output=True).returncode == 0
+        command = ["scontrol", "update", f"JobId={job}", "StartTime=now+2"]
+        return (
+            subprocess.run(command, env=os.environ | self.env, capture_output=True).returncode == 0
+        )
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
-def begin(directory: Path) -> Slurm:
-    """Start it, with its files in a new directory; what goes wrong is said in the exception."""
+def begin(directory: Path, n_nodes: int = 1) -> Slurm:
+    """Start a cluster with its files in a new directory; an exception holds the error output."""
     directory.mkdir(parents=True, exist_ok=True)
-    ports = [str(_free_port()), str(_free_port())]
+    ports = [str(_free_port()) for _ in range(n_nodes + 1)]
     subprocess.run([HERE / "start.sh", directory, *ports], check=True, capture_output=True)
     return Slurm(directory)
 
 
 def end(slurm: Slurm) -> None:
-    """Cancel what is left and stop it."""
+    """Cancel all tasks and stop the cluster."""
     slurm.ask("scancel", "--user=root", check=False)
     subprocess.run([HERE / "stop.sh", slurm.directory], check=False)

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Start a SLURM of one node, this machine, for tests: as root, without systemd, cgroups, accounting
-# or real GPUs.    start.sh DIR CONTROLLER_PORT NODE_PORT    then export SLURM_CONF=DIR/slurm.conf
+# Start a SLURM on this machine for tests: as root, without systemd, cgroups, accounting or real
+# GPUs.    start.sh DIR CONTROLLER_PORT NODE_PORT...    then export SLURM_CONF=DIR/slurm.conf
+#
+# With one port, the node is this machine. With several, the nodes are named node1, node2, ...; each
+# has its host name in a namespace of its own, and DIR/scratch is another folder on each of them.
 set -euo pipefail
-dir=$1 controller=$2 node=$3
+dir=$1 controller=$2
+shift 2
 host=$(hostname -s)
-mkdir -p "$dir/state" "$dir/spool" "$dir/dev"
+mkdir -p "$dir/state" "$dir/dev" "$dir/scratch"
 
 # munge vouches for every message; its daemon may run already, and refuses folders others may write
 if ! munge --no-input >/dev/null 2>&1; then
@@ -20,26 +24,34 @@ fi
 for i in 0 1; do
   [ -c "$dir/dev/nvidia$i" ] || mknod "$dir/dev/nvidia$i" c 1 3
 done
+
+names=() nodes=""
+for port in "$@"; do
+  name=$host
+  [ $# = 1 ] || name=node$((${#names[@]} + 1))
+  names+=("$name")
+  nodes+="NodeName=$name NodeAddr=127.0.0.1 Port=$port CPUs=8 RealMemory=64000 Gres=gpu:2"$'\n'
+done
+all=$(IFS=,; echo "${names[*]}")
 cat > "$dir/gres.conf" <<END
 AutoDetect=off
-NodeName=$host Name=gpu File=$dir/dev/nvidia[0-1]
+NodeName=$all Name=gpu File=$dir/dev/nvidia[0-1]
 END
 
 cat > "$dir/slurm.conf" <<END
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$controller
-SlurmdPort=$node
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CryptoType=crypto/munge
 StateSaveLocation=$dir/state
-SlurmdSpoolDir=$dir/spool
+SlurmdSpoolDir=$dir/spool-%n
 SlurmctldPidFile=$dir/slurmctld.pid
-SlurmdPidFile=$dir/slurmd.pid
+SlurmdPidFile=$dir/slurmd-%n.pid
 SlurmctldLogFile=$dir/slurmctld.log
-SlurmdLogFile=$dir/slurmd.log
+SlurmdLogFile=$dir/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -61,16 +73,19 @@ KillWait=5
 # the log says when it warns of a time limit
 SlurmctldDebug=debug
 MaxArraySize=1001
-NodeName=$host NodeAddr=127.0.0.1 CPUs=8 RealMemory=16000 Gres=gpu:2 State=UNKNOWN
-PartitionName=gpu Nodes=$host Default=YES State=UP PriorityTier=10 PreemptMode=OFF
-PartitionName=spare Nodes=$host State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
+$nodes
+PartitionName=gpu Nodes=$all Default=YES State=UP PriorityTier=10 PreemptMode=OFF
+PartitionName=spare Nodes=$all State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 END
 export SLURM_CONF=$dir/slurm.conf
 slurmctld -c
-slurmd
+for name in "${names[@]}"; do
+  "$(dirname "$0")/node.sh" "$dir" "$name"
+done
 for _ in $(seq 100); do
-  [ "$(sinfo --noheader --partition=gpu --format=%T 2>/dev/null)" = idle ] && exit 0
+  states=$(sinfo --noheader --partition=gpu --Node --format=%T 2>/dev/null | sort -u)
+  [ "$states" = idle ] && exit 0
   sleep 0.1
 done
-echo "the node does not come up; see $dir/slurmctld.log and $dir/slurmd.log" >&2
+echo "a node does not come up; see the logs of slurmctld and slurmd in $dir" >&2
 exit 1

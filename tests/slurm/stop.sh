@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Stop the SLURM that start.sh has started in DIR.    stop.sh DIR
-for daemon in slurmd slurmctld; do
-  [ -s "$1/$daemon.pid" ] || continue
-  pid=$(cat "$1/$daemon.pid")
+for file in "$1"/slurmd-*.pid "$1"/slurmctld.pid; do
+  [ -s "$file" ] || continue
+  pid=$(cat "$file")
   # it writes into DIR until it has ended
-  kill "$pid" && timeout 10 tail --sleep-interval=0.1 --pid="$pid" -f /dev/null
+  kill "$pid" 2>/dev/null && timeout 10 tail --sleep-interval=0.1 --pid="$pid" -f /dev/null
 done
 exit 0

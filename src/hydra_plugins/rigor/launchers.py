@@ -1,7 +1,7 @@
-"""Hydra's launchers of `rigor-train`: where the runs of a sweep run, if not in this process.
+"""Hydra launchers of `rigor-train`, which run the runs of a sweep in other processes.
 
-They take the jobs that the sweeper has composed, and not overrides: nothing is composed a second
-time. What they do is in `rigor.launch`.
+They take the jobs that the sweeper has composed instead of overrides, so that no job is composed
+twice. `rigor.launch` holds the implementation.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from omegaconf import DictConfig
 
 from rigor.errors import UserError
 from rigor.launch import local, slurm
-from rigor.launch.job import Job
+from rigor.runs.job import Job
 
 
 class LocalLauncher(Launcher):
     """Run several runs of a sweep at once, each a process with one thread.
 
     Args:
-      n_jobs: how many; None for one on each core that this process may use.
+      n_jobs: the number of runs at once; None means one for each core that this process may use.
     """
 
     def __init__(self, n_jobs: int | None = None) -> None:
@@ -32,7 +32,7 @@ class LocalLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Refuse a number of processes that cannot be, before anything is composed."""
+        """Refuse a number of processes below 1, before any job is composed."""
         if self.n_jobs is not None and self.n_jobs < 1:
             raise UserError(f"hydra.launcher.n_jobs={self.n_jobs}: must be 1 or more")
 
@@ -43,8 +43,8 @@ class LocalLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Refuse the jobs of another sweeper, which have no directories."""
-        raise _another_sweeper("local")
+        """Refuse the jobs of another sweeper, which have no run directories."""
+        raise _wrong_sweeper("local")
 
 
 class SlurmLauncher(Launcher):
@@ -56,7 +56,7 @@ class SlurmLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Refuse numbers that cannot be, and a machine without SLURM, before composing."""
+        """Refuse wrong numbers and a machine without SLURM, before any job is composed."""
         self.cluster.refuse()
         slurm.check()
 
@@ -67,11 +67,11 @@ class SlurmLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Refuse the jobs of another sweeper, which have no directories."""
-        raise _another_sweeper("slurm")
+        """Refuse the jobs of another sweeper, which have no run directories."""
+        raise _wrong_sweeper("slurm")
 
 
-def _another_sweeper(name: str) -> UserError:
+def _wrong_sweeper(name: str) -> UserError:
     return UserError(f"hydra/launcher={name}: needs hydra/sweeper=rigor, which is the default")
 
 

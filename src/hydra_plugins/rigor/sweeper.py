@@ -1,39 +1,47 @@
-"""Hydra's plugin of `rigor-train`: a sweep is composed, checked and named before it starts.
+"""Hydra sweeper of `rigor-train`: it composes, checks and names a sweep before it starts.
 
-Hydra accepts plugins from the package `hydra_plugins` only. Its basic sweeper accepts a sweep that
-expands to nothing, knows no directories, and forgets what ran; this one writes a manifest, lets
-done runs be skipped, and ends with a table and a picture.
+Hydra accepts plugins only from the package `hydra_plugins`. Its basic sweeper accepts sweeps
+without a job and keeps no record. This sweeper writes a manifest, skips finished runs, and ends
+with a table and a figure.
 """
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_store import ConfigStore
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
-from hydra.types import HydraContext, TaskFunction
+from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig
 
+from rigor.config.groups import SCHEMAS
 from rigor.errors import UserError
 from rigor.launch import sweep
 from rigor.launch.compose import Composer
-from rigor.launch.job import Job
+from rigor.launch.importable import refuse_unimportable
+from rigor.runs import relatives
+from rigor.runs.job import Job
 
 
 class RigorSweeper(Sweeper):
-    """Expand a sweep, refuse it whole or launch what is not done yet.
+    """Expands a sweep and checks every job, then launches the unfinished ones.
 
     Args:
-      params: swept values that an experiment file brings; the command line's replace them.
-      rows: more of them, for an experiment that is no product: the sweep is the product of `params`
-        with each row, one row after the other.
-      report: whether `rigor-report` writes its page when the sweep ends, for an experiment whose
-        result is a table; not where a cluster goes on without this process.
+      params: swept values of an experiment file; values on the command line replace them.
+      rows: further swept values, for an experiment that is not a product: the sweep consists of the
+        product of `params` with the first row, then with the second, and so on.
+      report: whether to write the page of `rigor-report` at the end of the sweep; ignored if a
+        cluster continues the sweep without this process.
     """
 
     def __init__(
@@ -48,7 +56,7 @@ class RigorSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Receive what Hydra hands to its plugins."""
+        """Receive the context, the task and the config from Hydra."""
         self.context: HydraContext = hydra_context
         self.composed: DictConfig = config
         self.launcher: Launcher = Plugins.instance().instantiate_launcher(
@@ -56,22 +64,29 @@ class RigorSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run the sweep that `arguments` and `params` describe.
+        """Run the sweep that `arguments`, `params` and `rows` describe.
+
+        A sweep over experiments is the union of their sweeps.
 
         Raises:
-          UserError: no job, two jobs with one hash, or a job that cannot work; nothing has started.
-          SweepFailed: some runs failed; the others went on.
+          UserError: there is no job, two jobs have the same hash, or a job is refused; no run has
+            started.
+          SweepFailed: some runs failed; the others have ended.
         """
         overrides = self._expand(arguments)
         jobs = Composer(self.context.config_loader, self.composed).jobs(overrides)
-        if len(self.rows) > 1:  # the command line may have made rows alike: each run once
-            first = {one.digest: i for i, one in reversed(list(enumerate(jobs)))}
+        if len(self.rows) > 1 or self._experiments(
+            arguments
+        ):  # values on the command line can make rows equal
+            first = {job.digest: i for i, job in reversed(list(enumerate(jobs)))}
             kept = sorted(first.values())
             jobs, overrides = [jobs[i] for i in kept], [overrides[i] for i in kept]
-        sweep.refuse_twins(jobs, overrides)
+        sweep.refuse_duplicates(jobs, overrides)
+        if line := relatives.hint(jobs):
+            print(line, flush=True)
         try:
             self._launch(jobs, overrides)
-        except sweep.SweepFailed:  # the others are done
+        except sweep.SweepFailed:  # the other runs are done
             self._report(jobs)
             raise
         self._report(jobs)
@@ -83,34 +98,84 @@ class RigorSweeper(Sweeper):
             sweep.report(jobs)
 
     def _launch(self, jobs: list[Job], overrides: list[list[str]]) -> None:
-        if hasattr(self.launcher, "launch_sweep"):  # one of ours: it needs no overrides
+        if hasattr(self.launcher, "launch_sweep"):  # a launcher of rigor, which takes jobs
+            refuse_unimportable(jobs)
             self.launcher.launch_sweep(jobs, overrides)
             return
-        with sweep.at_work(jobs, overrides, {"name": "basic"}) as directory:
+        with sweep.prepared(jobs, overrides, {"name": "basic"}) as directory:
             named = [[*override, f"sweep={directory.name}"] for override in overrides]
             returns = self.launcher.launch(named, initial_job_idx=0)
         failed = JobStatus.FAILED
-        sweep.raise_failures([r._return_value if r.status == failed else None for r in returns])
+        ended = [r._return_value if r.status == failed else None for r in returns]
+        sweep.remove_refused(jobs, directory, ended)
+        sweep.raise_failures(ended)
 
     def _expand(self, arguments: list[str]) -> list[list[str]]:
         """Return the overrides of every job: the products of the swept values."""
+        products = self._products(arguments)
+        return [job for values, given in products for job in self._product(values, given)]
+
+    def _products(self, arguments: list[str]) -> Iterator[tuple[dict[str, Any], list[str]]]:
+        """Yield the swept values of every row, and the arguments, which replace them.
+
+        Raises:
+          UserError: one of several experiments needs another launcher than the sweep has.
+        """
+        named = self._experiments(arguments)
+        if not named:
+            for row in self.rows:
+                yield {**self.params, **row}, arguments
+        for name in named:
+            own = self._experiment(name)
+            self.report |= own.report
+            rest = [text for text in arguments if not text.startswith("experiment=")]
+            for row in own.rows:
+                yield {**own.params, **row}, [f"experiment={name}", *rest]
+
+    def _experiments(self, arguments: list[str]) -> list[str]:
+        """Return the experiments over which the arguments sweep, none if they name only one."""
+        given = self._parser().parse_overrides(arguments)
         return [
-            job for row in self.rows for job in self._product({**self.params, **row}, arguments)
+            option
+            for override in given
+            if override.key_or_group == "experiment" and override.is_sweep_override()
+            for option in override.sweep_string_iterator()
         ]
 
+    def _experiment(self, name: str) -> "RigorSweeper":
+        """Return a sweeper of one experiment's sweep."""
+        composed = self.context.config_loader.load_configuration(
+            self.composed.hydra.job.config_name,
+            [f"experiment={name}", *self.composed.hydra.overrides.hydra],
+            run_mode=RunMode.MULTIRUN,
+        )
+        if composed.hydra.launcher != self.composed.hydra.launcher:
+            launcher = composed.hydra.runtime.choices["hydra/launcher"]
+            raise UserError(
+                f"experiment={name}: it runs with hydra/launcher={launcher}, and the other "
+                f"experiments need not; add hydra/launcher={launcher}, or another one, for all"
+            )
+        own = composed.hydra.sweeper
+        return RigorSweeper(own.params, own.rows, own.report)
+
+    def _parser(self) -> OverridesParser:
+        options: Any = _Options(self.context.config_loader)  # all that a parser asks of a loader
+        return OverridesParser.create(config_loader=options)
+
     def _product(self, params: dict[str, Any], arguments: list[str]) -> list[list[str]]:
-        parser = OverridesParser.create(config_loader=self.context.config_loader)
-        said = {override.key_or_group for override in parser.parse_overrides(arguments)}
-        # discount=hyperbolic on the command line leaves a row's discount.gamma without an owner
-        brought = [
+        parser = self._parser()
+        typed = {override.key_or_group for override in parser.parse_overrides(arguments)}
+        # discount=hyperbolic on the command line also removes a row's discount.gamma
+        kept = [
             f"{key}={value}"
             for key, value in params.items()
-            if key not in said and key.partition(".")[0] not in said & set(params)
+            if key not in typed and key.partition(".")[0] not in typed & set(params)
         ]
-        parsed = parser.parse_overrides(brought + arguments)
+        parsed = parser.parse_overrides(kept + arguments)
         for override in parsed:
             if not override.is_sweep_override():
                 continue
+            _count_in_decimals(override)
             if not override.is_discrete_sweep():
                 raise UserError(f"{override.input_line}: name the values, such as key=1,2,3")
             if not list(override.sweep_string_iterator()):
@@ -122,6 +187,28 @@ class RigorSweeper(Sweeper):
         if not overrides:
             raise UserError("the sweep expands to no job")
         return overrides
+
+
+class _Options:
+    """The options of groups for a `glob`, without the schemas, which Hydra lists as options too."""
+
+    def __init__(self, loader: ConfigLoader) -> None:
+        self._loader = loader
+
+    def get_group_options(self, group: str, results_filter: ObjectType | None) -> list[str]:
+        """Return the options that have a YAML file."""
+        schemas = {cls.__name__ for cls in SCHEMAS.get(group, ())}
+        found = self._loader.get_group_options(group, results_filter)
+        return [option for option in found if option not in schemas]
+
+
+def _count_in_decimals(override: Override) -> None:
+    """Let range(0.1,0.4,0.1) be 0.1, 0.2, 0.3: Hydra adds floats, and ends with 0.4."""
+    swept = override.value()
+    if isinstance(swept, RangeSweep):
+        for key in ("start", "stop", "step"):
+            if isinstance(number := getattr(swept, key), float):
+                setattr(swept, key, Decimal(repr(number)))
 
 
 @dataclass

@@ -1,11 +1,10 @@
-"""Gymnasium's lunar lander in wind, cut after so many steps."""
+"""Gymnasium's lunar lander in wind, with a limit on the length of an episode."""
 
 import math
 from dataclasses import dataclass
 
-from omegaconf import MISSING
-
-from rigor.envs.generic import Generic
+from rigor.envs.gymnasium import Gymnasium
+from rigor.envs.problem import Problem
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
 
@@ -14,29 +13,30 @@ ID = "LunarLander-v3"
 
 @dataclass
 class Lander:
-    """Land between two flags, pushed and turned by a wind that differs from episode to episode.
+    """Land between two flags in a wind that differs from episode to episode.
 
-    Observation: place (x, y) from the pad, velocity, angle, angular velocity, all scaled by
-      Gymnasium, and whether each leg touches the ground; float32 [8]. The wind is not in it, nor t.
+    Observation: position (x, y) relative to the pad, velocity, angle, angular velocity, all scaled
+      by Gymnasium, and whether each leg touches the ground; float32 [8]. Neither the wind nor t is
+      observed.
     Actions: nothing, left engine, main engine, right engine.
-    Reward: the change of a potential that is highest at rest on the pad, less .3 for a step of the
-      main engine and .03 of a side engine; instead of it −100 for a crash or flying off to a side,
-      +100 for coming to rest.
-    Start: at the top, with a random push; the wind starts anywhere in its course. It blows until a
-      leg touches the ground.
-    End: a crash, flying off or coming to rest terminate; `max_steps` truncates.
+    Reward: the change of a potential that is highest at rest on the pad, minus .3 for a step of the
+      main engine and .03 of a side engine. A crash or leaving the screen gives −100 instead, and
+      coming to rest gives +100.
+    Start: at the top, with a random push and a random phase of the wind. The wind blows until a leg
+      touches the ground.
+    End: a crash, leaving the screen and coming to rest terminate; `max_steps` truncates.
 
     Attributes:
-      max_steps: agent steps after which an episode is cut (truncated).
-      wind_power: largest sideways force, turbulence_power: largest torque, in Gymnasium's units; it
-        warns above 20 and 2.
+      max_steps: agent steps after which an episode is truncated.
+      wind_power: largest sideways force. turbulence_power: largest torque. Both in Gymnasium's
+        units, above 20 and 2 of which it warns.
       num_envs: copies stepped together.
     """
 
-    max_steps: int = MISSING
-    wind_power: float = MISSING
-    turbulence_power: float = MISSING
-    num_envs: int = MISSING
+    max_steps: int
+    wind_power: float
+    turbulence_power: float
+    num_envs: int
 
     def __post_init__(self) -> None:
         for key in ("max_steps", "num_envs"):
@@ -46,6 +46,11 @@ class Lander:
             if not 0 <= getattr(self, key) < math.inf:
                 raise ValueError(f"env.{key}={getattr(self, key)}: must be 0 or more and finite")
 
+    @property
+    def problem(self) -> Problem | None:
+        """None: the environment knows no facts of itself."""
+        return None
+
     def make(self, n_envs: int, evaluation: bool) -> VectorEnv:
         """Return n_envs copies, the same in training and evaluation.
 
@@ -53,7 +58,7 @@ class Lander:
           UserError: the physics engine is not installed.
         """
         try:
-            import Box2D  # noqa: F401  Gymnasium's own message asks for a compiler, needlessly
+            import Box2D  # noqa: F401  Gymnasium's own message asks for a compiler, which is not needed
         except ImportError as error:
             raise UserError(
                 "env=windy_lunar_lander: needs the physics engine Box2D; pip install box2d, which "
@@ -61,4 +66,4 @@ class Lander:
             ) from error
         wind = {"wind_power": self.wind_power, "turbulence_power": self.turbulence_power}
         kwargs = {"enable_wind": True, **wind}
-        return Generic(ID, n_envs, self.max_steps, kwargs).make(n_envs, evaluation)
+        return Gymnasium(ID, n_envs, self.max_steps, "auto", [], kwargs).make(n_envs, evaluation)

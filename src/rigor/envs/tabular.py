@@ -1,26 +1,24 @@
 """Any finite Markov decision problem, from a file or built in, with any horizon.
 
-`rigor.envs.tables` says which arrays a file (`env.path`) holds. The Gymnasium form is
-`rigor.envs.single.TabularEnv`.
+See `rigor.envs.tabular_files` for the arrays of a file (`env.path`). The Gymnasium form is
+`rigor.envs.gymnasium_forms.TabularEnv`.
 """
 
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from omegaconf import MISSING
 
-from rigor.envs import tables
-from rigor.envs.batched import Batched, even
-from rigor.envs.tables import Problem
+from rigor.envs import tabular_files
+from rigor.envs.batched import Batched, sample_next_states, stratified_uniforms
+from rigor.envs.model import Model
+from rigor.envs.problem import Problem
+from rigor.envs.tabular_files import TransitionTables
 from rigor.envs.vector import VectorEnv
 
-if TYPE_CHECKING:
-    from rigor.exact.model import Model
-
-BUILTINS = ("chain", "random")
+FIXED_ACTIONS = {"chain": 2, "cliff": 4, "ladder": 2}
+BUILTINS = (*FIXED_ACTIONS, "inventory", "random")
 
 
 @dataclass
@@ -28,24 +26,26 @@ class Tabular:
     """A finite decision problem, with a finite or an infinite horizon.
 
     Attributes:
-      path: of a file as `rigor.envs.tables` describes; null takes the builtin.
+      path: a file as described in `rigor.envs.tabular_files`; null uses the builtin.
       content: digest of the file, so that another file is another run; null is not checked.
-      builtin: `chain`, states in a row with a reward at their end, or `random`.
-      states: S, actions: A, builtin_seed: of the builtin.
+      builtin: `chain`, `cliff`, `ladder`, `inventory` or `random`; see `rigor.envs.tabular_files`.
+      states: number of states S of the builtin; columns of the cliff. actions: its number of
+        actions A, which the chain and the ladder (2) and the cliff (4) fix.
+      builtin_seed: seed of the random builtin.
       horizon: N decisions at t = 0 ... N − 1, after which the episode terminates; or inf.
-      max_steps: steps after which an episode is cut (truncated) where the horizon is inf.
+      max_steps: steps after which an episode is truncated if the horizon is inf.
       num_envs: copies stepped together.
     """
 
-    path: str | None = MISSING
-    content: str | None = MISSING
-    builtin: str = MISSING
-    states: int = MISSING
-    actions: int = MISSING
-    builtin_seed: int = MISSING
-    horizon: int | float | str = MISSING
-    max_steps: int = MISSING
-    num_envs: int = MISSING
+    path: str | None
+    content: str | None
+    builtin: str
+    states: int
+    actions: int
+    builtin_seed: int
+    horizon: int | float | str
+    max_steps: int
+    num_envs: int
 
     def __post_init__(self) -> None:
         if self.builtin not in BUILTINS:
@@ -59,96 +59,110 @@ class Tabular:
             not isinstance(self.horizon, int) or self.horizon < 1
         ):
             raise ValueError(f"env.horizon={self.horizon}: needs a whole number from 1 on, or inf")
-        self.problem()
+        self.tables()
 
     def make(self, n_envs: int, evaluation: bool) -> VectorEnv:
         """Return n_envs copies, the same in training and evaluation."""
         return Batched(self, n_envs)
 
-    def model(self) -> "Model":
-        """Return the exact model."""
-        from rigor.exact.tabular import TabularModel
+    @property
+    def problem(self) -> Problem:
+        """The facts that the tables give."""
+        return Problem(
+            n_decisions=self.n_decisions,
+            next_states=functools.partial(sample_next_states, self),
+            model=self._model,
+        )
+
+    def _model(self) -> Model:
+        from rigor.envs.tabular_model import TabularModel
 
         return TabularModel(self)
 
     @property
     def n_decisions(self) -> int | None:
-        """N decisions at t = 0 ... N − 1; None where the horizon is infinite."""
+        """N, the decisions at t = 0 ... N − 1; None if the horizon is infinite."""
         return self.horizon if isinstance(self.horizon, int) else None
 
-    def problem(self) -> Problem:
-        """Return the problem in full; it is read or built once.
+    def tables(self) -> TransitionTables:
+        """Return the tables, which are read or built once.
 
         Raises:
-          ValueError: the file is unreadable or holds no problem; says which array is wrong where.
+          ValueError: the file is unreadable, or one of its arrays is wrong.
         """
-        return self._problem
+        return self._tables
 
     @functools.cached_property
-    def _problem(self) -> Problem:
+    def _tables(self) -> TransitionTables:
         if self.path is not None:
-            if self.content is not None and self.content != tables.digest(self.path):
+            if self.content is not None and self.content != tabular_files.digest(self.path):
                 raise ValueError(
                     f"env.path={self.path}: the file has changed since env.content was written; "
                     "put the old one back, or let env.content follow it for a new run"
                 )
-            return tables.read(self.path)
+            return tabular_files.read(self.path)
         if self.builtin == "random":
-            return tables.random(self.states, self.actions, self.builtin_seed)
-        if self.states < 2 or self.actions != 2:
-            key = "states" if self.states < 2 else "actions"
+            return tabular_files.random(self.states, self.actions, self.builtin_seed)
+        if self.builtin == "inventory":
+            return tabular_files.inventory(self.states, self.actions)
+        if self.actions != FIXED_ACTIONS[self.builtin]:
             raise ValueError(
-                f"env.{key}={getattr(self, key)}: the chain has at least 2 states and exactly 2 "
-                "actions; choose these, or env.builtin=random"
+                f"env.actions={self.actions}: env.builtin={self.builtin} has exactly "
+                f"{FIXED_ACTIONS[self.builtin]} actions; choose these, or env.builtin=random"
             )
-        return tables.chain(self.states)
+        make = {
+            "chain": tabular_files.chain,
+            "cliff": tabular_files.cliff,
+            "ladder": tabular_files.ladder,
+        }
+        return make[self.builtin](self.states)
 
-    # --- the dynamics, as `rigor.envs.batched.Dynamics` asks for them; the state is its number
+    # --- `rigor.envs.batched.Dynamics`; the state is its number
 
     @property
     def n_states(self) -> int:
-        """S."""
-        return len(self.problem().initial)
+        """Number of states S."""
+        return len(self.tables().initial)
 
     @property
     def n_actions(self) -> int:
-        """A."""
-        return int(self.problem().P.shape[1])
+        """Number of actions A."""
+        return int(self.tables().P.shape[1])
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """The state, one-hot; one number more for t where the horizon is finite."""
+        """Shape of an observation: the state one-hot, and t if the horizon is finite."""
         return (self.n_states + (self.n_decisions is not None),)
 
     @property
     def max_time(self) -> int:
-        """N, or `max_steps` where the horizon is infinite."""
+        """N, or `max_steps` if the horizon is infinite."""
         return self.n_decisions or self.max_steps
 
     @property
     def reward_bound(self) -> float:
-        """The largest |reward| of those that can be earned."""
-        p = self.problem()
+        """The largest |reward| that has a positive probability."""
+        p = self.tables()
         possible = (p.P[..., None] > 0) & (p.reward_probability > 0)
         return float(np.abs(p.reward[possible]).max())
 
     @functools.cached_property
     def _cumulative(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The running sums of `initial`, `P` and `reward_probability`."""
-        p = self.problem()
-        return _running(p.initial), _running(p.P), _running(p.reward_probability)
+        """The cumulative sums of `initial`, `P` and `reward_probability`."""
+        p = self.tables()
+        return _cumulated(p.initial), _cumulated(p.P), _cumulated(p.reward_probability)
 
     def begin(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw the first states of n episodes, int64 [n]."""
+        """Sample the first states of n episodes, int64 [n]."""
         return _pick(np.broadcast_to(self._cumulative[0], (n, self.n_states)), rng.random(n))
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw a uniform number for the next state and one for the reward, [n, 2]."""
+        """Sample a uniform number for the next state and one for the reward, [n, 2]."""
         return rng.random((n, 2))
 
-    def strata(self, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw k times for each of n steps, the next state evenly over its law, [n · k, 2]."""
-        return np.stack([even(n, k, rng), rng.random(n * k)], axis=1)
+    def stratified_noise(self, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
+        """Sample k times for each of n steps, stratified for the next state, [n · k, 2]."""
+        return np.stack([stratified_uniforms(n, k, rng), rng.random(n * k)], axis=1)
 
     def recover(self, observation: np.ndarray) -> np.ndarray:
         """Return the states, int64 [n], of observations [n, S (+ 1)]."""
@@ -157,42 +171,42 @@ class Tabular:
     def move(
         self, t: np.ndarray, state: np.ndarray, action: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pick the next state, then the reward of that transition.
+        """Take the next state from the noise, then the reward of that transition.
 
         Args:
           t: steps, int64 [n]. state, action: their numbers, int64 [n]. noise: uniform, [n, 2].
 
         Returns:
-          State, reward, and whether it was terminal or the last of N decisions, [n] each.
+          Next state, reward, and whether the state is terminal or the decision the last, [n] each.
         """
         _, transitions, rewards = self._cumulative
         arrived = _pick(transitions[state, action], noise[:, 0])
         atom = _pick(rewards[state, action, arrived], noise[:, 1])
-        reward = self.problem().reward[state, action, arrived, atom]
-        over = self.problem().terminal[arrived]
+        reward = self.tables().reward[state, action, arrived, atom]
+        over = self.tables().terminal[arrived]
         if self.n_decisions is not None:
             over = over | (t + 1 >= self.n_decisions)
         return arrived, reward, over
 
     def observe(self, t: np.ndarray, state: np.ndarray) -> np.ndarray:
-        """Return the state one-hot, and t / N where the horizon is finite, float32 [n, S (+ 1)]."""
-        seen = np.zeros((len(state), *self.observation_shape), dtype=np.float32)
-        seen[np.arange(len(state)), state] = 1
+        """Return the state one-hot, and t / N if the horizon is finite, float32 [n, S (+ 1)]."""
+        observation = np.zeros((len(state), *self.observation_shape), dtype=np.float32)
+        observation[np.arange(len(state)), state] = 1
         if self.n_decisions is not None:
-            seen[:, -1] = t / self.n_decisions
-        return seen
+            observation[:, -1] = t / self.n_decisions
+        return observation
 
 
-def _running(probability: np.ndarray) -> np.ndarray:
-    """Return the running sums along the last axis, which end at exactly 1."""
+def _cumulated(probability: np.ndarray) -> np.ndarray:
+    """Return the cumulative sums along the last axis, which end at exactly 1."""
     sums = np.cumsum(probability, axis=-1)
     return sums / sums[..., -1:]
 
 
-def _pick(running: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Return the outcome that a uniform number in [0, 1) stands for, int64 [n].
+def _pick(cumulative: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Return the outcome at a uniform number in [0, 1), int64 [n].
 
     Args:
-      running: running sums of the probabilities, [n, outcomes]. uniform: [n].
+      cumulative: cumulative sums of the probabilities, [n, outcomes]. uniform: [n].
     """
-    return (running <= uniform[:, None]).sum(axis=1)
+    return (cumulative <= uniform[:, None]).sum(axis=1)

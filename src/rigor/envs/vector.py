@@ -1,9 +1,9 @@
-"""The protocol through which every environment is driven: E copies stepped together.
+"""The protocol of every environment: E copies stepped together.
 
-An episode ends in two calls. The step that ends it returns the final observation with
-`episode_end`; the next call ignores that copy's action and returns the first observation of a new
-episode with `dummy`. Gymnasium calls this next-step autoreset. A dummy step is no transition: it
-enters no replay, counts as no agent step and moves no clock.
+An episode ends in two calls. The call that ends it returns the final observation with
+`episode_end`. The next call ignores that copy's action and returns the first observation of a new
+episode with `dummy`. Gymnasium calls this next-step autoreset. A dummy step is not a transition: it
+does not enter the replay, and neither counts as an agent step nor moves the clock.
 """
 
 from collections.abc import Mapping
@@ -12,19 +12,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rigor.envs.problem import Problem
+from rigor.errors import UserError
+
+LARGEST_REWARD = 1e30
+"""The largest size of a raw reward: sums and squares of more would overflow."""
+
 
 @dataclass
 class Step:
-    """What one call of `VectorEnv.step` tells about each of the E copies.
+    """The result of `VectorEnv.step` for each of the E copies.
 
     Attributes:
-      observation: what the agent acts on next, [E, *observation_shape].
+      observation: the next observation, [E, *observation_shape].
       reward: raw reward, float64 [E]; 0 on a dummy step.
-      terminated: the bootstrap is cut, bool [E]: the environment ended the episode, or a life was
-        lost where `life_loss` is `terminal` or `reset`.
-      episode_end: the episode ended by termination or truncation, bool [E]: the clock t, the stock
-        and the stack of frames restart with the observation of the next (dummy) step.
-      dummy: this call was the autoreset of an ended episode, bool [E].
+      terminated: whether to cut the bootstrap, bool [E]: the environment ended the episode, or a
+        life was lost and `life_loss` is `terminal` or `reset`.
+      episode_end: whether the episode ended by termination or truncation, bool [E]. The clock t,
+        the stock and the stack of frames restart at the observation of the next (dummy) step.
+      dummy: whether this call was the autoreset of an ended episode, bool [E].
     """
 
     observation: np.ndarray
@@ -39,14 +45,15 @@ class VectorEnv(Protocol):
 
     Attributes:
       n_envs: number of copies E.
-      n_actions: number of actions; they are 0 ... n_actions − 1.
+      n_actions: number of actions, which are 0 ... n_actions − 1.
       observation_shape: shape of one observation; images and stacks of frames are channel-first.
       observation_dtype: uint8 for images, float32 otherwise.
-      max_time: largest t that an observation can have, in agent steps since the reset.
+      max_time: largest t of an observation, in agent steps since the reset.
       time_scale: agent steps by which the networks divide t.
-      frame_stack: how many frames an observation holds, the newest last; 1 where it is no stack.
-        The frame j steps back is zero exactly where j > t.
-      reward_bound: largest absolute learned reward, None where it is not known.
+      frame_stack: number of frames in an observation, the newest last; 1 if it is not a stack. The
+        frame of j steps before is zero exactly if j > t.
+      frames_per_step: emulator frames of one agent step; 1 without an emulator.
+      problem: facts that the environment knows of itself, None if it knows none.
     """
 
     n_envs: int
@@ -56,7 +63,8 @@ class VectorEnv(Protocol):
     max_time: int
     time_scale: float
     frame_stack: int
-    reward_bound: float | None
+    frames_per_step: int
+    problem: Problem | None
 
     def reset(self, seed: np.random.SeedSequence) -> np.ndarray:
         """Seed every copy, start a new episode in each; return the observations [E, ...]."""
@@ -66,45 +74,124 @@ class VectorEnv(Protocol):
         """Take one agent step in every copy; actions int64 [E]. Refuses an unknown action."""
         ...
 
-    def learned_reward(self, reward: np.ndarray) -> np.ndarray:
-        """Return the reward that the learner sees for a raw one, float64, any shape."""
+    def learner_reward(self, reward: np.ndarray) -> np.ndarray:
+        """Return the reward that the learner gets for a raw reward, float64, any shape."""
         ...
 
     def state(self) -> dict[str, Any] | None:
-        """Return what `restore` needs, numbers and arrays only; None if it cannot be copied."""
+        """Return numbers and arrays from which `restore` continues; None if that is impossible."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray | None:
         """Continue from `state`; return the observations [E, ...], or None if that failed.
 
-        After None the copies are in no usable state: call `reset`.
+        After None the copies cannot be stepped; call `reset`.
         """
         ...
 
     def close(self) -> None:
-        """Free what the copies hold."""
+        """Free the resources of the copies."""
         ...
 
 
-class FilmedEnv(VectorEnv, Protocol):
-    """One copy (E = 1) that can be looked at; what its schema's `filmed()` returns.
+class VideoEnv(VectorEnv, Protocol):
+    """One copy (E = 1) that draws itself; returned by `video_env()` of its schema.
 
     Attributes:
-      pictures_per_second: at which it looks natural, a picture an agent step.
+      frames_per_second: the natural speed of a video with one frame per agent step.
       action_names: a word for each action.
     """
 
-    pictures_per_second: float
+    frames_per_second: float
     action_names: list[str]
 
-    def picture(self) -> np.ndarray:
-        """Return what is seen now, uint8 [height, width, 3]."""
+    def frame(self) -> np.ndarray:
+        """Return the current frame, uint8 [height, width, 3]."""
         ...
 
 
 def copy_seeds(seed: np.random.SeedSequence, n_envs: int) -> np.ndarray:
-    """Draw one seed for each copy: int64 [E] in [0, 2^31), which C code takes as well."""
+    """Return one seed for each copy, int64 [E] in [0, 2^31), the range that C code accepts."""
     return (seed.generate_state(n_envs) >> 1).astype(np.int64)
+
+
+def as_batch(
+    shape: tuple[int, ...], observation: Any, t: Any, stock: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return observations [E, *shape], times int64 [E] and stocks float64 [E] of a policy's user.
+
+    Args:
+      shape: of one observation. observation: one of them, or E. t, stock: [E] or one number.
+
+    Raises:
+      UserError: a shape does not fit, or t is not whole agent steps.
+    """
+    observation = np.asarray(observation)
+    batch = observation[None] if observation.shape == shape else observation
+    if batch.shape[1:] != shape or batch.ndim != len(shape) + 1:
+        raise UserError(
+            f"observation of shape {observation.shape}: must be {shape}, or {('E', *shape)} for "
+            "a batch of E observations".replace("'", "")
+        )
+    times, stocks = whole_times(t), np.asarray(stock, np.float64)
+    for name, values in (("t", times), ("stock", stocks)):
+        if values.shape not in ((), (1,), (len(batch),)):
+            raise UserError(
+                f"{name} of shape {values.shape}: must be one number, or ({len(batch)},) as there "
+                f"are {len(batch)} observations"
+            )
+    n = len(batch)  # copies, as torch wants arrays that can be written
+    return batch, np.broadcast_to(times, n).copy(), np.broadcast_to(stocks, n).copy()
+
+
+def whole_times(t: Any) -> np.ndarray:
+    """Return times as int64, any shape; they may be whole floats.
+
+    Raises:
+      UserError: a time is no whole number, or is negative.
+    """
+    times = np.asarray(t)
+    whole = times.astype(np.int64) if times.dtype.kind in "iuf" else None
+    if whole is None or (whole != times).any() or (whole < 0).any():
+        raise UserError(f"t={t}: must be whole agent steps since the reset, 0 or more")
+    return whole
+
+
+def check_step(name: str, t: np.ndarray, step: Step) -> None:
+    """Refuse rewards and observations from which nothing can be learned.
+
+    Args:
+      name: the environment as the user typed it, such as `env.id=Mine-v0`.
+      t: agent steps before the step, int64 [E].
+
+    Raises:
+      UserError: naming the environment, the step of the episode and the value.
+    """
+    wrong = ~(np.abs(step.reward) <= LARGEST_REWARD)  # also of nan
+    if wrong.any():
+        i = np.flatnonzero(wrong)[0]
+        raise UserError(
+            f"{name}: the reward of step {t[i] + 1} of an episode is {step.reward[i]:g}; rewards "
+            f"must be finite, of size {LARGEST_REWARD:g} at most: correct the environment"
+        )
+    check_observation(name, np.where(step.dummy, 0, t + 1), step.observation)
+
+
+def check_observation(name: str, t: np.ndarray, observation: np.ndarray) -> None:
+    """Refuse observations [E, *shape] at t, int64 [E], that are not finite.
+
+    Raises:
+      UserError: naming the environment, the step of the episode and the value.
+    """
+    if observation.dtype.kind != "f" or np.isfinite(observation).all():
+        return
+    i, *place = np.argwhere(~np.isfinite(observation))[0]
+    when = f"after step {t[i]} of an episode" if t[i] else "at the start of an episode"
+    index = ", ".join(map(str, place))
+    raise UserError(
+        f"{name}: the observation {when} is {observation[i][tuple(place)]} at index [{index}]; "
+        "observations must be finite, as float32 too: correct the environment"
+    )
 
 
 def check_actions(actions: np.ndarray, n_envs: int, n_actions: int) -> None:

@@ -1,1 +1,1 @@
-"""The exact side: problems that have a model, solved and evaluated without sampling."""
+"""Exact solvers and policy evaluation for problems with a model, without sampling."""

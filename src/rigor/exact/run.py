@@ -1,4 +1,4 @@
-"""One run of an exact agent in its directory: solve, save the policy, write the result."""
+"""Run an exact agent in its directory: solve, save the policy and write the result."""
 
 import signal
 import time
@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from rigor.checks import warnings
-from rigor.errors import Stopped
-from rigor.exact.agents import Solved, backward_induction, infinite_horizon
-from rigor.exact.working import Working
-from rigor.launch.job import Job, tracked_as
-from rigor.schemas import BackwardInduction
-from rigor.tracking.disk import disk_errors
-from rigor.tracking.metrics import MetricsFile
-from rigor.tracking.rundir import RunDirectory, commit, versions
-from rigor.tracking.wandb_sink import open_sink
+from rigor.config.schemas import BackwardInduction
+from rigor.config.validate import warnings
+from rigor.errors import STOPS, Stopped
+from rigor.exact.solve import ExactSolution, solve_finite, solve_infinite
+from rigor.exact.solver_progress import SolverProgress
+from rigor.runs.directory import RunDirectory
+from rigor.runs.disk import disk_errors
+from rigor.runs.job import Job, wandb_names
+from rigor.runs.metrics import MetricsFile
+from rigor.runs.provenance import source
+from rigor.runs.trackers import open_trackers
 
 COLUMNS = ["steps", "eval_score", "eval_objective", "seconds"]
 
@@ -33,67 +34,69 @@ def work(
     """Solve, write policy, outcome and result, and return the objective.
 
     Args:
-      job, run: what to do, and its locked directory.
-      sweep: name of the sweep that it belongs to.
-      stop: returns the signal that asks for a stop; an exact solver, which has nothing to save,
-        stops at once instead.
-      after: collects what is to be closed once the status is written.
+      job: the run's config and names. run: its locked directory.
+      sweep: name of the run's sweep, if any.
+      stop: unused; an exact solver has nothing to save, so it stops at once on a signal.
+      after: collects functions to call once the status is written.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)  # whoever called puts the old ones back
+    for number in STOPS:
+        signal.signal(number, _stop)  # the caller restores the old handlers
     config = job.config
-    source = {"commit": commit(), "versions": versions()}
-    names = tracked_as(job, sweep)
-    described = job.plain | source | {"choices": names["choices"]}
-    sink = open_sink(config.tracker, run.path, described, names)
+    made_by = source()
     result: dict[str, Any] = {}
-    after.callback(lambda: sink.finish(0 if result else 1, result))
     began = time.perf_counter()
-    solve = backward_induction if isinstance(config.agent, BackwardInduction) else infinite_horizon
+    solve = solve_finite if isinstance(config.agent, BackwardInduction) else solve_infinite
     with MetricsFile(run.metrics_path, COLUMNS).open(-1) as metrics:
-        with Working(job.label, run.log_path, lambda: run.write_status("running")) as working:
+        with SolverProgress(
+            job.label, run.log_path, lambda: run.write_status("running", commit=made_by["commit"])
+        ) as progress:
             for note in warnings(config):
-                working.note(note)
-            solved = solve(config, working)
-        save(solved, run)
+                progress.note(note)
+            solution = solve(config, progress)
+            # opened here, so that a refused problem leaves no run in W&B
+            names = wandb_names(job.plain, sweep)
+            described = job.plain | made_by | {"choices": names["choices"]}
+            sink = open_trackers(config.tracker, run.path, described, names, progress.note)
+            after.callback(lambda: sink.finish(0 if result else 1, result))
+        save(solution, run)
         seconds = time.perf_counter() - began
         result |= {
-            "objective": solved.numbers["objective_exact"],
-            "return_mean": solved.outcome.mean_undiscounted,
+            "objective": solution.metrics["objective_exact"],
+            "score": solution.outcome.mean_score,
             "episodes": 0,
             "steps": 0,
             "seconds": seconds,
-            **solved.numbers,
+            **solution.metrics,
             "config_hash": job.digest,
             "device": "cpu",
-            **source,
+            **made_by,
         }
         row = {
             "steps": 0,
-            "eval_score": result["return_mean"],
+            "eval_score": result["score"],
             "eval_objective": result["objective"],
             "seconds": round(seconds, 3),
         }
         metrics.append(row)
-        sink.log(row)
+        sink.catch_up()
     run.write_result(result)
     run.write_status("done", step=0)
     return float(result["objective"])
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    for other in (signal.SIGINT, signal.SIGTERM):  # none may come between this and the status
+    for other in STOPS:  # a second signal must not interrupt writing the status
         signal.signal(other, signal.SIG_IGN)
-    raise Stopped(number, "stopped; an exact solver keeps nothing, the same command starts again")
+    raise Stopped(number, "stopped; an exact solver saves nothing, so the same command starts over")
 
 
-def save(solved: Solved, run: RunDirectory) -> None:
-    """Write `policy.npz` and `outcomes.npz`, the law of the discounted return."""
-    solved.policy.save(run.path / "policy.npz")
+def save(solution: ExactSolution, run: RunDirectory) -> None:
+    """Write `policy.npz`, and the distribution of the discounted return to `outcomes.npz`."""
+    solution.policy.save(run.path / "policy.npz")
     path = run.path / "outcomes.npz"
     with disk_errors(path), path.open("wb") as file:
         np.savez_compressed(
             file,
-            returns=solved.outcome.returns,
-            probabilities=solved.outcome.probabilities,
+            returns=solution.outcome.returns,
+            probabilities=solution.outcome.probabilities,
         )

@@ -1,207 +1,211 @@
-"""Backward induction on (point, time, stock): the best policy for any discount and any OCE.
+"""From a config to an exact solution: its policy, return distribution and regret."""
 
-Theorem "Optimality of Distributional Backward Induction": with the total S_t = c₀ + Σ d_k R_{k+1}
-in the state, the policy that maximises E f(S_T) decision by decision is optimal for −c₀ + E f. The
-expectation of f is all that the induction needs of the return's distribution; `outcome.py` gives
-the whole of it. The mean and the entropic risk need no stock.
-"""
-
-from collections.abc import Callable
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from rigor.config.config import Config
+from rigor.envs.model import Model
+from rigor.envs.tabular_model import TabularModel
+from rigor.envs.vector import LARGEST_REWARD
 from rigor.errors import UserError
-from rigor.exact.levels import Levels, reachable
-from rigor.exact.model import Model
-from rigor.maths.utility import Entropic, Mean, Utility
-
-# Values that differ by less than this share of the largest are tied: transforms and sums round.
-TIE = 1e-11
-LARGEST_EXPONENT = 600.0  # of exp in float64, with room for sums
-CHUNK_BYTES = 64 << 20  # of one array of action values
+from rigor.exact.backward_induction import (
+    PolicyTables,
+    StockAugmentedProblem,
+    augments_with_stock,
+)
+from rigor.exact.discount_tail import TailBound, tail_factor
+from rigor.exact.infinite_horizon import composite_policy
+from rigor.exact.multi_horizon import multi_horizon_policy
+from rigor.exact.outer_search import Optimum, best_grid_stock, objective_of, optimum
+from rigor.exact.policy_evaluation import (
+    NEGLIGIBLE,
+    certified_metrics,
+    policy_metrics,
+    reachable_under_both_discounts,
+)
+from rigor.exact.reachable_stocks import reachable_stocks
+from rigor.exact.return_distribution import PolicyOutcome, decision_rule, evaluate_policy
+from rigor.exact.solver_progress import NoProgress, SolverLine
+from rigor.exact.stationary import stationary_cycle
+from rigor.exact.table_policy import TablePolicy
+from rigor.maths.stock import grid
+from rigor.maths.utility import RiskLevel
 
 
 @dataclass
-class Tables:
-    """A policy as tables: an action for every decision, offset and point.
+class ExactSolution:
+    """The result of an exact agent.
 
     Attributes:
-      actions: of t = 0 ... T − 1, each int16 [L_t, n].
-      offsets: of t = 0 ... T − 1, each float64 [L_t]; one offset where the stock does not matter.
+      policy: the policy, which can act in the environment.
+      outcome: its return distribution under the true discount.
+      metrics: for `result.json`.
     """
 
-    actions: list[np.ndarray]
-    offsets: list[np.ndarray]
+    policy: TablePolicy
+    outcome: PolicyOutcome
+    metrics: dict[str, Any]
 
 
-class Problem:
-    """A model under one discount and one utility, ready to be solved for any initial stock.
+def solve_finite(config: Config, progress: SolverLine) -> ExactSolution:
+    """Solve a finite problem: its optimum, or the policy of an inconsistent agent.
 
-    Attributes:
-      levels: the reachable offsets; one at every decision where the utility needs no stock.
-      lowest, highest: the range of the discounted return.
+    The agent plans with its bundle's discount and is evaluated under the true one.
 
     Raises:
-      UserError: the utility overflows over the range of returns.
+      UserError: the model has a reward that is not finite.
     """
-
-    def __init__(
-        self,
-        model: Model,
-        factors: np.ndarray,
-        utility: Utility,
-        max_stocks: int,
-        tell: Callable[[int], None] = lambda solved: None,
-    ) -> None:
-        """Enumerate what can be earned.
-
-        Args:
-          model: the problem.
-          factors: d_t of the T decisions, [T].
-          utility: the risk.
-          max_stocks: stocks of one decision above which they become a grid.
-          tell: called with how many initial stocks have been solved for since the last call.
-        """
-        self.model, self.factors, self.utility, self.tell = model, factors, utility, tell
-        self.needs_stock = not isinstance(utility, Mean | Entropic)
-        self.lowest, self.highest = return_range(model, factors)
-        largest = getattr(model, "largest_exponent", LARGEST_EXPONENT)
-        refuse_overflow(utility, self.lowest, self.highest, largest)
-        self.levels: Levels | None = None
-        if self.needs_stock:
-            self.levels = reachable(model, factors[:, None], max_stocks)
-
-    def objective(self, stocks: np.ndarray) -> np.ndarray:
-        """Return J(c₀) = −c₀ + max_π E f(c₀ + G), [C], for initial stocks [C].
-
-        The same for every stock where the utility needs none: the OCE itself.
-        """
-        if self.levels is None:
-            return np.full(len(stocks), self._stockless()[0])
-        model = self.model
-        size = 8 * model.n_actions * self.levels.most * model.n_points
-        chunk = max(1, CHUNK_BYTES // size)
-        values = []
-        for i in range(0, len(stocks), chunk):
-            values.append(self._with_stock(stocks[i : i + chunk], None))
-            self.tell(len(values[-1]))
-        return np.concatenate(values)
-
-    def policy(self, stock: float) -> tuple[float, Tables]:
-        """Return J(c₀) and the best policy from one initial stock.
-
-        Ties, which are common where a utility is flat, go to the larger mean return, then to the
-        lower action.
-        """
-        actions: list[np.ndarray] = []
-        if self.levels is None:
-            value, actions = self._stockless()
-            offsets = [np.zeros(1) for _ in actions]
-            return value, Tables(actions, offsets)
-        (value,) = self._with_stock(np.array([stock]), actions)
-        return float(value), Tables(actions[::-1], [o[:, 0] for o in self.levels.offsets[:-1]])
-
-    def _with_stock(self, stocks: np.ndarray, actions: list[np.ndarray] | None) -> np.ndarray:
-        """Return J [C]; with a list for one stock's actions, append them from the last decision."""
-        assert self.levels is not None
-        model, levels, f = self.model, self.levels, self.utility.f
-        n, n_stocks = model.n_points, len(stocks)
-        totals = stocks[:, None] + levels.offsets[-1][:, 0]  # [C, L]
-        value = np.broadcast_to(f(totals)[..., None], (*totals.shape, n))
-        mean = np.broadcast_to(totals[..., None], value.shape)
-        for t in reversed(range(model.n_decisions)):
-            totals = stocks[:, None] + levels.offsets[t][:, 0]
-            stops = model.stops(t)
-            gains = None if stops is None else self.factors[t] * stops[:, None, None]  # [A,1,1,n]
-            ends = None if gains is None else totals[..., None] + gains  # [A, C, L, n]
-            q = self._expect(t, value, None if ends is None else f(ends))
-            if actions is None:
-                value = q.max(axis=0)
-                continue
-            means = self._expect(t, mean, ends)
-            tied = q >= q.max(axis=0) - _rounding(q)
-            slack = _rounding(means)
-            means = np.where(tied, means, -np.inf)
-            chosen = (means >= means.max(axis=0) - slack).argmax(axis=0)[None]
-            value, mean = (np.take_along_axis(x, chosen, 0)[0] for x in (q, means))
-            actions.append(chosen[0, 0].astype(np.int16))
-        return value.reshape(n_stocks, n) @ model.initial - stocks
-
-    def _expect(self, t: int, value: np.ndarray, ends: np.ndarray | None) -> np.ndarray:
-        """Return the action values [A, C, L_t, n] of `value` [C, L_{t+1}, n]."""
-        assert self.levels is not None
-        reached = self.levels.gather(t, value)  # [R, C, L, n]
-        flat = reached.reshape(len(reached), -1, reached.shape[-1])
-        q = self.model.expect(t, flat).reshape(-1, *reached.shape[1:])
-        return q if ends is None else np.where(np.isnan(ends), q, ends)
-
-    def _stockless(self) -> tuple[float, list[np.ndarray]]:
-        """Return the OCE and the actions, each [1, n], of the mean or the entropic risk.
-
-        Mean: V_t = max_a E[d_t R + V_{t+1}]. Entropic: V_t = max_a −E[e^{β d_t R} (−V_{t+1})].
-        """
-        model, beta = self.model, getattr(self.utility, "beta", None)
-        value = np.full((1, model.n_points), 0.0 if beta is None else -1.0)
-        actions = []
-        for t in reversed(range(model.n_decisions)):
-            d = self.factors[t]
-            gains = d * np.asarray(model.rewards(t))[:, None, None]  # [R, 1, 1]
-            reached = value + gains if beta is None else value * np.exp(beta * gains)
-            q = model.expect(t, reached)  # [A, 1, n]
-            stops = model.stops(t)
-            if stops is not None:
-                ends = d * stops[:, None]
-                q = np.where(np.isnan(ends), q, ends if beta is None else -np.exp(beta * ends))
-            best = q.max(axis=0)
-            # the lower action of those tied: of two that differ by rounding alone as well
-            # (the entropic values span many orders of magnitude, so that each has its own rounding)
-            slack = TIE * (np.abs(q).max() if beta is None else np.abs(best))
-            actions.append((q >= best - slack).argmax(axis=0).astype(np.int16))
-            value = best
-        total = float(value[0] @ model.initial)
-        return (total if beta is None else float(np.log(-total) / beta)), actions[::-1]
+    model: Model = config.env.problem.model()
+    check_rewards(config.env_name, model)
+    times = np.arange(model.n_decisions)
+    factors, discount = config.discount.factor(times), config.bundle.discount(times)
+    max_stocks, clock_runs = config.exact.max_stocks, config.variant.clock_runs
+    target = optimum(model, factors, config.risk, max_stocks, progress)
+    own = target
+    if config.bundle.gammas is not None and clock_runs:
+        own = optimum(model, discount, config.risk, max_stocks, progress)
+    tables, c0 = own.tables, own.c0
+    per_head = config.agent.bootstrap == "per_head"
+    if not clock_runs or per_head:
+        c0 = 0.0
+        tables = multi_horizon_policy(
+            model, config.bundle, clock_runs=clock_runs, per_head=per_head
+        )
+    outcome, reachable = own.outcome, own.reachable
+    with_stock = augments_with_stock(config.risk)
+    if tables is not target.tables:
+        reachable = reachable_under_both_discounts(model, discount, factors, with_stock, max_stocks)
+        rule = decision_rule(tables, reachable)
+        outcome = evaluate_policy(model, factors, reachable, rule, discount_index=1)
+    rule = decision_rule(tables, reachable)
+    metrics = policy_metrics(config.risk, model, factors, rule, outcome, target)
+    metrics |= {"initial_stock": c0, "search_gap": own.search_gap, "stock_error": own.stock_error}
+    if own.stock_error:
+        progress.note(
+            f"exact.max_stocks={max_stocks}: more stocks are reachable, so values are interpolated "
+            f"on a grid, with an error of about {own.stock_error:.2g}"
+        )
+    if config.exact.grid and with_stock and clock_runs:
+        problem = StockAugmentedProblem(model, discount, config.risk, max_stocks, progress)
+        metrics |= search_grid(config, problem, own, progress)
+    return ExactSolution(TablePolicy(model, tables, c0, discount), outcome, metrics)
 
 
-def _rounding(q: np.ndarray) -> np.ndarray:
-    """Return what rounding can do to action values [A, C, L, n], in proportion: [C, L, 1].
-
-    A transform's rounding is that of the function's largest value, everywhere.
-    """
-    return TIE * np.abs(q).max(axis=(0, -1))[..., None]
-
-
-def return_range(model: Model, factors: np.ndarray) -> tuple[float, float]:
-    """Return bounds of the discounted return: sums of the extreme rewards, and the stops."""
-    lows, highs = [], []
-    low = high = 0.0
-    for t, d in enumerate(factors):
-        stops, rewards = model.stops(t), d * np.asarray(model.rewards(t))
-        if stops is not None and not np.isnan(stops).all():
-            lows.append(low + d * np.nanmin(stops))
-            highs.append(high + d * np.nanmax(stops))
-            if not np.isnan(stops).any():
-                break  # nothing goes on from here
-        low, high = low + rewards.min(), high + rewards.max()
-    else:
-        lows.append(low)
-        highs.append(high)
-    return float(min(lows)), float(max(highs))
-
-
-def refuse_overflow(
-    utility: Utility, lowest: float, highest: float, largest: float = LARGEST_EXPONENT
-) -> None:
-    """Raise UserError where exp(βx) of the entropic utility spans too much over the returns.
+def check_rewards(name: str, model: Model) -> None:
+    """Refuse a model with rewards that no solver can add up.
 
     Args:
-      utility: the risk. lowest, highest: range of the discounted return.
-      largest: exponent that can be computed with.
+      name: the environment as the user typed it, such as `env=mine`.
+
+    Raises:
+      UserError: naming the environment, the decision and the value.
     """
-    beta = utility.beta if isinstance(utility, Entropic) else None  # not a user's own beta
-    reach = max(abs(lowest), abs(highest), highest - lowest)
-    if beta is not None and abs(beta) * reach > largest:
-        raise UserError(
-            f"risk.beta={beta}: exp(beta x) spans too much for discounted returns from "
-            f"{lowest:.4g} to {highest:.4g}; risk.beta={-0.99 * largest / reach:.3g} works"
+    for t in range(model.n_decisions):
+        payoff = model.terminal_payoff(t)  # NaN where the episode continues
+        ends = np.zeros(0) if payoff is None else payoff[~np.isnan(payoff)]
+        for member, values in (("rewards", model.rewards(t)), ("terminal_payoff", ends)):
+            if (wrong := ~(np.abs(values) <= LARGEST_REWARD)).any():
+                raise UserError(
+                    f"{name}: {member}({t}) of its model gives {values[wrong][0]:g}; rewards must "
+                    f"be finite, of size {LARGEST_REWARD:g} at most: correct the environment"
+                )
+
+
+def solve_at_level(config: Config, level: RiskLevel) -> ExactSolution:
+    """Solve a finite problem as `solve_finite` does, at another level of the risk measure.
+
+    Raises:
+      UserError: the problem has no last decision.
+    """
+    if config.env.problem.n_decisions is None:
+        raise UserError("another risk level: needs a problem with a fixed number of decisions")
+    return solve_finite(dataclasses.replace(config, risk=level.utility), NoProgress())
+
+
+def search_grid(
+    config: Config, problem: StockAugmentedProblem, own: Optimum, progress: SolverLine
+) -> dict[str, Any]:
+    """Return the best initial stock of the user's grid; note when the grid misses the optimum."""
+    low, high = -problem.highest, -problem.lowest
+    outer = config.outer
+    low = low if outer.low is None else outer.low
+    high = high if outer.high is None else outer.high
+    c0, value, on_edge = best_grid_stock(problem, grid(low, high, outer.points))
+    if on_edge and (low > -problem.highest or high < -problem.lowest):
+        progress.note(
+            f"outer.low={low:.6g}, outer.high={high:.6g}: the best initial stock of the grid is "
+            f"its end {c0:.6g}, the optimum lies at {own.c0:.6g}; widen the grid"
         )
+    return {"initial_stock_grid": c0, "objective_grid": value}
+
+
+def solve_infinite(config: Config, progress: SolverLine) -> ExactSolution:
+    """Solve an infinite horizon: by Algorithm 1, or as a stationary inconsistent agent.
+
+    The optimum lies between `optimum_low`, the value of Algorithm 1, and `optimum_high`, which adds
+    its certificate if there is one.
+    """
+    max_stocks, horizon = config.exact.max_stocks, config.agent.horizon
+    best = composite_policy(
+        config.env, config.discount, config.risk, horizon, max_stocks, progress=progress
+    )
+    tables, c0, outcome, objective = best.all_tables, best.c0, best.outcome, best.objective
+    metrics: dict[str, Any] = {}
+    if not config.variant.clock_runs:
+        per_head = config.agent.bootstrap == "per_head"
+        cycle = stationary_cycle(TabularModel(config.env, 1), config.bundle, per_head)
+        metrics = {"cycle": [policy.tolist() for policy in cycle]}
+        if len(cycle) > 1:
+            progress.note(
+                f"no pure fixed point: the agent cycles through {len(cycle)} policies; the first "
+                "is saved and evaluated, all are in result.json"
+            )
+        tables, c0 = PolicyTables([cycle[0][None].astype(np.int16)], [np.zeros(1)]), 0.0
+        outcome = stationary_outcome(config, cycle[0])
+        objective = objective_of(config.risk, outcome)
+    metrics |= certified_metrics(best, objective)
+    metrics |= {
+        "certificate": best.parts,
+        "no_certificate": best.reason,
+        "initial_stock": c0,
+        "gamma_tail": best.gamma_tail,
+        "tail_decisions": best.n_tail,
+        "stock_error": best.stock_error,
+        "distribution_error": abs(objective_of(config.risk, outcome) - objective),
+    }
+    _note_accuracy(metrics, objective, max_stocks, progress)
+    discount = config.discount.factor(np.arange(horizon + 1))
+    policy = TablePolicy(TabularModel(config.env, 1), tables, c0, discount)
+    return ExactSolution(policy, outcome, metrics)
+
+
+def _note_accuracy(
+    metrics: dict[str, Any], objective: float, max_stocks: int, progress: SolverLine
+) -> None:
+    """Tell the user how accurate the return distribution and the optimum are."""
+    error = metrics["distribution_error"]
+    if error > 1e-9 * max(1.0, abs(objective)):
+        progress.note(
+            f"exact.max_stocks={max_stocks}: more stocks are reachable, so the distribution in "
+            f"outcomes.npz is on a grid; its objective is off by {error:.2g}"
+        )
+    if metrics["no_certificate"]:
+        progress.note(f"no certificate: {metrics['no_certificate']}")
+    else:
+        progress.note(
+            f"the optimum lies between {metrics['optimum_low']:.6g} and "
+            f"{metrics['optimum_high']:.6g}; this policy has the value {objective:.6g}"
+        )
+
+
+def stationary_outcome(config: Config, actions: np.ndarray) -> PolicyOutcome:
+    """Return the outcome of a stationary policy [n], without decisions of negligible discount."""
+    bounds = TailBound(config.discount, 0, tail_factor(config.discount, 0))
+    n_decisions, _ = bounds.n_true(NEGLIGIBLE / max(config.env.reward_bound, 1e-300))
+    model = TabularModel(config.env, n_decisions)
+    factors = config.discount.factor(np.arange(n_decisions))
+    reachable = reachable_stocks(model, factors[:, None], config.exact.max_stocks)
+    return evaluate_policy(model, factors, reachable, lambda t: actions[None])

@@ -1,37 +1,37 @@
-"""Stationary policies of an infinite-horizon tabular model, by exact linear solves.
+"""Stationary policies of infinite-horizon tabular problems, by exact linear solves.
 
-The risk-neutral optimum under one constant factor, which ends Algorithm 1, and the policies that
-agents of many horizons converge to where no decision is the last and t is not in their state.
+These are the risk-neutral optimum under a constant discount factor, which is the tail of Algorithm
+1, and the policies to which multi-horizon agents without t in their state converge.
 """
 
 import numpy as np
 
+from rigor.envs.tabular_model import TabularModel
 from rigor.errors import UserError
-from rigor.exact.heads import greedy, head_values
-from rigor.exact.solve import TIE
-from rigor.exact.tabular import TabularModel
+from rigor.exact.backward_induction import TIE_TOLERANCE
+from rigor.exact.multi_horizon import greedy, horizon_values
 from rigor.maths.horizons import Bundle
 
 
 def risk_neutral(model: TabularModel, gamma: float) -> np.ndarray:
     """Return the stationary policy of the largest E Σ γ^k R, int64 [n], by policy iteration.
 
-    An action is changed only for one that is better by more than rounding, and ties go to the lower
-    action, so it ends.
+    Policy iteration terminates because an action changes only if another is better by more than
+    rounding. Ties go to the lower action.
 
     Args:
-      model: the problem; its number of decisions plays no part.
-      gamma: the factor of one step, in [0, 1).
+      model: the problem; its number of decisions is ignored.
+      gamma: the discount factor of a step, in [0, 1).
     """
-    chosen = np.zeros(model.n_points, np.int64)
+    policy = np.zeros(model.n_points, np.int64)
     while True:
-        value = evaluate(model, chosen, np.array([gamma]))
-        q = head_values(model, 0, gamma * value)[:, 0]  # [A, n]
-        kept = np.take_along_axis(q, chosen[None], 0)[0]
-        slack = TIE * max(1.0, float(np.abs(q).max()))
-        if not (q.max(axis=0) > kept + slack).any():
+        value = evaluate(model, policy, np.array([gamma]))
+        q = horizon_values(model, 0, gamma * value)[:, 0]  # [A, n]
+        current = np.take_along_axis(q, policy[None], 0)[0]
+        slack = TIE_TOLERANCE * max(1.0, float(np.abs(q).max()))
+        if not (q.max(axis=0) > current + slack).any():
             return (q >= q.max(axis=0) - slack).argmax(axis=0)
-        chosen = np.where(q.max(axis=0) > kept + slack, q.argmax(axis=0), chosen)
+        policy = np.where(q.max(axis=0) > current + slack, q.argmax(axis=0), policy)
 
 
 def evaluate(model: TabularModel, actions: np.ndarray, gammas: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ def evaluate(model: TabularModel, actions: np.ndarray, gammas: np.ndarray) -> np
 
     Args:
       model: the problem.
-      actions: the policy, integers [n].
+      actions: the policy's actions, integers [n].
       gammas: Γ, each in [0, 1), [M].
     """
     kernel = model.kernel[np.arange(model.n_points), actions]  # [n, R, n]
@@ -49,53 +49,53 @@ def evaluate(model: TabularModel, actions: np.ndarray, gammas: np.ndarray) -> np
     return np.linalg.solve(systems, np.broadcast_to(earned, systems.shape[:2])[..., None])[..., 0]
 
 
-def stationary_heads(model: TabularModel, bundle: Bundle, per_head: bool) -> list[np.ndarray]:
-    """Return the policies that a time-inconsistent agent of many horizons ends in, each int64 [n].
+def stationary_cycle(model: TabularModel, bundle: Bundle, per_head: bool) -> list[np.ndarray]:
+    """Return the limit cycle of a time-inconsistent multi-horizon agent, policies int64 [n].
 
-    ξ_i = E[R + γ_i V_i] and a* = argmax Σ_i w_i ξ_i. With `per_head` V_i = max_a ξ_i, which has one
-    fixed point and so one policy. Else V_i = ξ_i(a*), of which a pure fixed point need not exist:
-    evaluation and greedy improvement in turn, from V = 0, end in a cycle. One policy in it is a
-    fixed point, more are an agent that never settles.
+    ξ_i = E[R + γ_i V_i] and a* = argmax Σ_i w_i ξ_i. With `per_head`, V_i = max_a ξ_i has a unique
+    fixed point and so a single policy. Otherwise V_i = ξ_i(a*), which need not have a pure fixed
+    point. Alternating evaluation and greedy improvement from V = 0 ends in a cycle of policies: a
+    cycle of length 1 is a fixed point, and an agent with a longer cycle does not converge.
 
     Args:
-      model: the problem; its number of decisions plays no part.
+      model: the problem; its number of decisions is ignored.
       bundle: the horizons (Γ, w), all with γ_i < 1.
       per_head: whether each horizon bootstraps from its own greedy action.
 
     Raises:
-      UserError: a horizon has γ_i = 1 or follows a clock.
+      UserError: a horizon has γ_i = 1 or depends on t.
     """
-    gammas = _constant(bundle)
+    gammas = _constant_factors(bundle)
     if per_head:
         own = [evaluate(model, risk_neutral(model, g), np.array([g]))[0] for g in gammas]
-        xi = head_values(model, 0, gammas[:, None] * np.array(own))
+        xi = horizon_values(model, 0, gammas[:, None] * np.array(own))
         return [greedy(xi, bundle.weights)]
     seen: dict[bytes, int] = {}
     policies: list[np.ndarray] = []
     value = np.zeros((len(gammas), model.n_points))
     while True:
-        chosen = greedy(head_values(model, 0, gammas[:, None] * value), bundle.weights)
-        if chosen.tobytes() in seen:
-            return policies[seen[chosen.tobytes()] :]
-        seen[chosen.tobytes()] = len(policies)
-        policies.append(chosen)
-        value = evaluate(model, chosen, gammas)
+        policy = greedy(horizon_values(model, 0, gammas[:, None] * value), bundle.weights)
+        if policy.tobytes() in seen:
+            return policies[seen[policy.tobytes()] :]
+        seen[policy.tobytes()] = len(policies)
+        policies.append(policy)
+        value = evaluate(model, policy, gammas)
 
 
-def _constant(bundle: Bundle) -> np.ndarray:
-    """Return Γ, refusing what no stationary agent can have."""
+def _constant_factors(bundle: Bundle) -> np.ndarray:
+    """Return Γ, or raise UserError if a stationary agent cannot have these horizons."""
     gammas = bundle.gammas
     if gammas is None:
-        atoms = bundle.discount.atoms
+        atoms = bundle.true_discount.atoms
         if atoms is None or len(atoms[0]) > 1:
             raise UserError(
-                f"horizons=single follows the clock of discount={type(bundle.discount).__name__}, "
-                f"which a stationary agent does not see; use horizons=multi"
+                "horizons=single: the discount's one-step factors depend on t, which a stationary "
+                "agent does not observe; use horizons=multi"
             )
         gammas = atoms[0]
     if gammas.max() >= 1.0:
         raise UserError(
-            f"horizons: a horizon with gamma={gammas.max():g} has no finite value in an infinite "
-            f"horizon; use discount=capped, or a finite env.horizon"
+            f"env.horizon=inf: the value of a horizon with gamma={gammas.max():g} is infinite; use "
+            f"discount=capped, or a finite env.horizon"
         )
     return gammas

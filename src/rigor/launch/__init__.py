@@ -1,1 +1,1 @@
-"""Many runs from one command."""
+"""Execution of runs: one run here, many on this machine, many on a SLURM cluster."""

@@ -1,9 +1,9 @@
-"""Compose and check the many jobs of a sweep quickly.
+"""Fast composition of the jobs of a sweep.
 
-Hydra takes a tenth of a second for a job, a minute for 450 of them. Most jobs differ from another
-one in plain values only, such as the seed, which change nothing about what is composed: Hydra
-composes once for each set of choices, and the values are set on copies. Large sweeps are shared out
-among processes.
+Hydra takes 0.1 s to compose a job, which is a minute for 450 jobs. Most jobs differ only in plain
+values, which do not change the composition. Hydra therefore composes once for each set of options,
+and plain values are set on copies. Jobs that differ only in the seed are checked once. Large sweeps
+are composed in several processes.
 """
 
 import copy
@@ -26,29 +26,30 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rigor.config import hints
 from rigor.errors import UserError
-from rigor.launch import hints
-from rigor.launch.job import Job, job
 from rigor.launch.pool import cores
+from rigor.runs.job import Job, job, with_seed
 
-_SHARED_OUT = 20  # sets of choices above which processes pay
-_MOST_PROCESSES = 8  # a login node is for everybody
+_PARALLEL_ABOVE = 20  # sets of options; below it, starting processes takes longer
+_MOST_PROCESSES = 8  # login nodes are shared
 
 
 class Composer:
-    """Composes the jobs of one sweep, remembering what it has composed."""
+    """Composes the jobs of one sweep and caches what they have in common."""
 
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
-        """Take Hydra's loader, and the config of the sweep itself."""
+        """Take Hydra's loader and the config of the sweep itself."""
         self._loader = ConfigLoaderImpl(loader.get_search_path())
-        self._loader.repository = _Remembering(loader.get_search_path())
+        self._loader.repository = _CachedRepository(loader.get_search_path())
         self._master = master
         self._parser = OverridesParser.create()
         self._parsed: dict[str, Override] = {}
         self._groups: dict[str, bool] = {}
         self._composed: dict[tuple[str, ...], DictConfig] = {}
         self._working: dict[str, Any] = {}
-        self._asked = set[str]()  # overrides that are known to be no mistake
+        self._checked = set[str]()  # overrides without a mistake
+        self._seedless: dict[tuple[str, ...], Job | None] = {}  # one job of those with other seeds
 
     def jobs(self, overrides: list[list[str]]) -> list[Job]:
         """Return a job for each list of overrides.
@@ -56,20 +57,24 @@ class Composer:
         Raises:
           UserError: the first one that cannot work, by its number.
         """
-        sets: dict[tuple[str, ...], list[int]] = {}
-        for number, one in enumerate(overrides):
-            sets.setdefault(self._choices(one), []).append(number)
+        groups: dict[tuple[str, ...], dict[tuple[str, ...], list[int]]] = {}
+        for number, texts in enumerate(overrides):
+            seedless = groups.setdefault(self._choices(texts), {})
+            seedless.setdefault(self._without_seed(texts)[0], []).append(number)
+        # neighbours have most in common
+        alike = [members for seedless in groups.values() for members in seedless.values()]
         processes = min(cores(), _MOST_PROCESSES)
-        with _no_collections():
-            if len(sets) <= _SHARED_OUT or processes == 1:
-                return [self._job(number, one) for number, one in enumerate(overrides)]
-            parts: list[list[int]] = [[] for _ in range(processes)]
-            for i, members in enumerate(sets.values()):
-                parts[i % processes] += members
-            return self._shared_out(overrides, parts)
+        with _no_garbage_collection():
+            if len(alike) <= _PARALLEL_ABOVE or processes == 1:
+                return [self._job(number, texts) for number, texts in enumerate(overrides)]
+            size = -(-len(alike) // processes)
+            parts = [
+                list(itertools.chain(*alike[i : i + size])) for i in range(0, len(alike), size)
+            ]
+            return self._in_parallel(overrides, parts)
 
-    def _shared_out(self, overrides: list[list[str]], parts: list[list[int]]) -> list[Job]:
-        """Compose each part in a process of its own, a fork, which has all that is loaded here."""
+    def _in_parallel(self, overrides: list[list[str]], parts: list[list[int]]) -> list[Job]:
+        """Compose each part in its own forked process, which inherits everything loaded here."""
         global _forked
         _forked = self, overrides
         fork = multiprocessing.get_context("fork")
@@ -80,57 +85,72 @@ class Composer:
         for number in sorted(found):
             if isinstance(error := found[number], UserError):
                 raise error
-        return [one for _, one in sorted(found.items()) if isinstance(one, Job)]
+        return [job for _, job in sorted(found.items()) if isinstance(job, Job)]
 
     def _job(self, number: int, overrides: list[str]) -> Job:
-        """Return one job; its error says which it is."""
+        """Return a job; its error names the job's number and overrides."""
         try:
-            fresh = [one for one in overrides if one not in self._asked]
-            hints.refuse_values_of_groups(fresh)
-            self._asked.update(fresh)
+            unchecked = [text for text in overrides if text not in self._checked]
+            hints.refuse_values_of_groups(unchecked)
+            self._checked.update(unchecked)
+            rest, seed = self._without_seed(overrides)
+            if seed is not None and (like := self._seedless.get(rest)):
+                return with_seed(like, seed)
             composed = self._compose(overrides)
-            return job(composed, composed.hydra.runtime.choices, self._working)
+            found = job(composed, composed.hydra.runtime.choices, self._working)
+            if seed is not None and rest not in self._seedless:
+                self._seedless[rest] = None if _mentions_seed(composed) else found
+            return found
         except UserError as error:
             raise UserError(f"job {number} ({' '.join(overrides)}): {error}") from error
         except HydraException as error:
             line = hints.line(error)
             raise UserError(f"job {number} ({' '.join(overrides)}): {line}") from error
 
+    def _without_seed(self, overrides: list[str]) -> tuple[tuple[str, ...], int | None]:
+        """Return the overrides but that of the seed, and the seed; None if it needs Hydra."""
+        seeds = [text for text in overrides if self._parse(text).key_or_group == "seed"]
+        if len(seeds) != 1 or not self._is_value(self._parse(seeds[0])):
+            return tuple(overrides), None
+        value = self._parse(seeds[0]).value()
+        if type(value) is not int or value < 0:
+            return tuple(overrides), None
+        return tuple(text for text in overrides if text != seeds[0]), value
+
     def _compose(self, overrides: list[str]) -> DictConfig:
-        """Return what Hydra would compose."""
-        if self._order_counts(overrides):
+        """Return the config that Hydra would compose."""
+        if self._order_matters(overrides):
             return self._by_hydra(overrides)
-        rest = self._choices(overrides)
+        choices = self._choices(overrides)
         try:
-            if rest not in self._composed:
-                self._composed[rest] = self._by_hydra(rest)
-            composed = copy.deepcopy(self._composed[rest])
-            for one in map(self._parse, overrides):
-                if self._is_value(one):
-                    if not _is_leaf(composed, one.key_or_group):
+            if choices not in self._composed:
+                self._composed[choices] = self._by_hydra(choices)
+            composed = copy.deepcopy(self._composed[choices])
+            for override in map(self._parse, overrides):
+                if self._is_value(override):
+                    if not _is_leaf(composed, override.key_or_group):
                         return self._by_hydra(overrides)
-                    OmegaConf.update(composed, one.key_or_group, one.value(), merge=True)
+                    OmegaConf.update(composed, override.key_or_group, override.value(), merge=True)
         except (HydraException, OmegaConfBaseException):
-            return self._by_hydra(overrides)  # which says what is wrong, if it is
+            return self._by_hydra(overrides)  # which raises a better error, if any
         return composed
 
     def _by_hydra(self, overrides: Iterable[str]) -> DictConfig:
         return self._loader.load_sweep_config(self._master, list(overrides))
 
     def _choices(self, overrides: list[str]) -> tuple[str, ...]:
-        """Return the overrides that are more than plain values; Hydra composes each set once."""
-        return tuple(one for one in overrides if not self._is_value(self._parse(one)))
+        """Return the overrides that are not plain values; Hydra composes each set of them once."""
+        return tuple(text for text in overrides if not self._is_value(self._parse(text)))
 
-    def _order_counts(self, overrides: list[str]) -> bool:
-        """Tell whether two overrides set one value, or one of them a part of the other's.
+    def _order_matters(self, overrides: list[str]) -> bool:
+        """Return whether an override sets the same value as another, or a part of its value.
 
-        Options of groups are no values: they are composed first, wherever they stand.
+        Options of groups do not count: Hydra composes them first, whatever their position.
         """
-        parsed = [self._parse(one) for one in overrides]
         keys = [
-            one.key_or_group
-            for one in parsed
-            if not self._is_group(one.key_or_group) or isinstance(one.value(), dict)
+            override.key_or_group
+            for override in map(self._parse, overrides)
+            if not self._is_group(override.key_or_group) or isinstance(override.value(), dict)
         ]
         return any(f"{b}.".startswith(f"{a}.") for a, b in itertools.permutations(keys, 2))
 
@@ -144,30 +164,31 @@ class Composer:
             self._parsed[override] = self._parser.parse_override(override)
         return self._parsed[override]
 
-    def _is_value(self, one: Override) -> bool:
-        """Tell whether an override sets a plain value: it adds nothing, and names no group."""
-        if one.package is not None or one.is_add() or one.is_delete() or one.is_force_add():
+    def _is_value(self, override: Override) -> bool:
+        """Return whether an override sets a plain value of an existing key that is no group."""
+        if override.package is not None or override.is_delete():
             return False
-        value = one.value()
+        if override.is_add() or override.is_force_add():
+            return False
+        value = override.value()
         plain = value is None or isinstance(value, bool | int | float | str)
-        return plain and not self._is_group(one.key_or_group) and "${" not in str(value)
+        return plain and not self._is_group(override.key_or_group) and "${" not in str(value)
 
 
-class _Remembering(ConfigRepository):
-    """Reads each config file once; Hydra reads every one for every job, a third of its time."""
+class _CachedRepository(ConfigRepository):
+    """Reads each config file once; Hydra reads all of them for each job, a third of its time."""
 
     def __init__(self, path: ConfigSearchPath) -> None:
         self._read: dict[str, ConfigResult | None] = {}
         self._places: list[str] = []
         super().__init__(path)
 
-    def __deepcopy__(self, memo: Any) -> "_Remembering":
-        return (
-            self  # Hydra takes a copy for each job, against changes of the search path: see below
-        )
+    def __deepcopy__(self, memo: Any) -> "_CachedRepository":
+        # Hydra copies it for each job because jobs may change the search path; see below
+        return self
 
     def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
-        places = [str(one) for one in config_search_path.get_path()]
+        places = [str(place) for place in config_search_path.get_path()]
         if places != self._places:
             self._places, self._read = places, {}
             super().initialize_sources(config_search_path)
@@ -179,25 +200,25 @@ class _Remembering(ConfigRepository):
 
 
 _forked: tuple[Composer, list[list[str]]]
-"""What the processes of `Composer._shared_out` find in their memory; nothing of it is sent."""
+"""The input of the forked processes of `Composer._in_parallel`, inherited without pickling."""
 
 
 def _part(numbers: list[int]) -> dict[int, Job | UserError]:
-    """Return the jobs with these numbers, up to the first that cannot work."""
+    """Return the jobs with these numbers, up to the first error."""
     composer, overrides = _forked
     found: dict[int, Job | UserError] = {}
     for number in sorted(numbers):
         try:
             found[number] = composer._job(number, overrides[number])
         except UserError as error:
-            found[number] = UserError(str(error))  # without its causes, which may not travel
+            found[number] = UserError(str(error))  # without its causes, which may not be picklable
             break
     return found
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
-    """Let garbage lie for a short, busy time: looking for it takes a fifth of that time."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection inside the block, where it would take a fifth of the time."""
     gc.disable()
     try:
         yield
@@ -205,8 +226,15 @@ def _no_collections() -> Iterator[None]:
         gc.enable()
 
 
+def _mentions_seed(composed: DictConfig) -> bool:
+    """Return whether a value of a config may depend on the seed."""
+    keys = [str(key) for key in composed if key != "hydra"]
+    text = str(OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=False))
+    return any("seed" in part.partition("}")[0] for part in text.split("${")[1:])
+
+
 def _is_leaf(composed: DictConfig, key: str) -> bool:
-    """Tell whether a key is there, and no container."""
+    """Return whether a key exists and is not a container."""
     parent, _, name = key.rpartition(".")
     node = OmegaConf.select(composed, parent) if parent else composed
     if not isinstance(node, DictConfig) or name not in list(node):

@@ -1,4 +1,4 @@
-"""Several runs of a sweep at once on this machine, each a worker process with one thread."""
+"""A pool of worker processes on this machine, each executing one run in one thread."""
 
 import os
 import shutil
@@ -6,28 +6,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 
-from rigor.errors import RunFailed, Stopped, UserError
-from rigor.launch.worker import PARENT, SAYS
-from rigor.tracking.rundir import RunDirectory
+from rigor.errors import STOPS, RunFailed, Stopped, UserError
+from rigor.launch.worker import ERROR_PREFIX, PARENT
+from rigor.runs.directory import RunDirectory
+from rigor.runs.memory import shares
 
-INTERACTIVE = (signal.SIGINT, signal.SIGTERM)
-"""What a user stops a sweep with."""
-
-_LOOK_EVERY = 0.1  # seconds between looks at the workers
-_LAST_WORDS = 2.0  # seconds that workers have to end after a second signal, before they are killed
+_POLL_EVERY = 0.1  # seconds between checks of the workers
+_KILL_AFTER = 2.0  # seconds between a second signal and SIGKILL
 
 
 @dataclass
-class Member:
-    """A worker that runs: its run's directory, its process, and where its words in the log begin.
+class Worker:
+    """A worker process and the directory of its run.
 
-    slot: which of the n places it has, and so which GPU.
+    log_start: byte of the run's log at which the worker's output begins.
+    slot: number of the worker among those that run at once; it determines the GPU.
     """
 
     path: Path
@@ -37,136 +36,156 @@ class Member:
 
 
 def cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:
-    """Return what CUDA_VISIBLE_DEVICES says, or else the indices of all NVIDIA GPUs."""
+    """Return the GPUs in CUDA_VISIBLE_DEVICES or, if it is not set, the indices of all GPUs."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [name.strip() for name in named.split(",") if name.strip()]
     if not shutil.which("nvidia-smi"):
         return []
-    asked = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.split() if done.returncode == 0 else []
 
 
 def run_pool(
     paths: Sequence[Path],
     n_jobs: int,
-    told: Callable[[Path, Exception | None], None] = lambda path, error: None,
-    look: Callable[[], None] = lambda: None,
-    signals: Sequence[int] = INTERACTIVE,
+    on_end: Callable[[Path, Exception | None], None] = lambda path, error: None,
+    on_poll: Callable[[], None] = lambda: None,
+    patient: bool = False,
 ) -> list[Exception | None]:
-    """Run queued runs, `n_jobs` at a time, and return how each ended: None, or its error.
+    """Run queued runs, `n_jobs` at a time; return the error of each, None for a run that is done.
 
     Args:
-      paths: run directories, as `rigor.launch.job.leave` made them.
-      told: called when a run has ended. look: called about ten times a second.
-      signals: those that stop the pool: the workers get SIGTERM, save and end. A second one of a
-        kind ends them at once, if a user sent it: `signals` are then INTERACTIVE.
+      paths: run directories, written by `rigor.runs.job.enqueue`.
+      on_end: called when a run has ended. on_poll: called about ten times a second.
+      patient: whether a second signal of one kind is ignored; otherwise it ends the workers at
+        once. At the first one the workers get SIGTERM, save and end.
 
     Raises:
       Stopped: a signal came, and every worker has ended.
     """
-    ended: list[Exception | None] = [None] * len(paths)
-    waiting, running = list(enumerate(paths)), dict[int, Member]()
+    errors: list[Exception | None] = [None] * len(paths)
+    waiting, running = list(enumerate(paths)), dict[int, Worker]()
     gpus = visible_gpus()
-    with _caught(signals) as came:
-        told_to_stop = False
-        while running or (waiting and not came):
-            while waiting and len(running) < n_jobs and not came:
+    at_once = min(n_jobs, len(paths))
+    # measured here, before the first run starts: alone, each run would take all of it for its own
+    memory = shares(at_once, len(gpus)) if at_once > 1 else {}
+    with _collected(STOPS) as received:
+        stopping = False
+        while running or (waiting and not received):
+            while waiting and len(running) < n_jobs and not received:
                 number, path = waiting.pop(0)
-                taken = {member.slot for member in running.values()}
-                slot = next(slot for slot in range(n_jobs) if slot not in taken)
-                running[number] = start(path, slot, gpus)
-            look()
-            time.sleep(_LOOK_EVERY)
-            for number, member in list(running.items()):
-                if member.process.poll() is not None:
+                used = {worker.slot for worker in running.values()}
+                slot = next(slot for slot in range(n_jobs) if slot not in used)
+                try:
+                    running[number] = start(path, slot, gpus, memory)
+                except OSError as error:  # its directory is gone, or the system refuses a process
+                    reason = (error.strerror or str(error)).lower()
+                    errors[number] = UserError(f"{path}: no worker can start there ({reason})")
+                    on_end(path, errors[number])
+            on_poll()
+            time.sleep(_POLL_EVERY)
+            for number, worker in list(running.items()):
+                if worker.process.poll() is not None:
                     del running[number]
-                    ended[number] = verdict(member)
-                    told(member.path, ended[number])
-            if came and not told_to_stop:
-                told_to_stop = True
-                for member in running.values():
-                    member.process.terminate()
-            if signals is INTERACTIVE and len(came) > len(set(came)):
-                _end(list(running.values()))
-                raise Stopped(came[-1], "ended at once; runs go on from their last checkpoints")
-    if came:
-        raise Stopped(came[0])
-    return ended
+                    errors[number] = error_of(worker)
+                    on_end(worker.path, errors[number])
+            if received and not stopping:
+                stopping = True
+                for worker in running.values():
+                    worker.process.terminate()
+            if not patient and len(received) > len(set(received)):
+                _kill(list(running.values()))
+                message = "ended at once; the same command resumes from the last checkpoints"
+                raise Stopped(received[-1], message)
+    if received:
+        raise Stopped(received[0])
+    return errors
 
 
-def start(path: Path, slot: int = 0, gpus: Sequence[str] = ()) -> Member:
-    """Start a worker; what it says besides its progress goes to the run's `train.log`.
+def start(
+    path: Path,
+    slot: int = 0,
+    gpus: Sequence[str] = (),
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Worker:
+    """Start a worker with its standard error in the run's `train.log`.
 
-    Of several GPUs it sees one, by its slot in turn.
+    If there are several GPUs, the worker sees one of them, chosen by its slot.
+
+    Args:
+      path: the run's directory. slot: of the worker. gpus: all GPUs. more: environment variables.
     """
     log = RunDirectory(path).log_path
-    environment = os.environ | {PARENT: str(os.getpid())}
+    environment = {**os.environ, PARENT: str(os.getpid()), **more}
     if len(gpus) > 1:
         environment["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
     with open(log, "ab") as errors:
         process = subprocess.Popen(
-            # -P: a user's queue.py lies where the command was typed, and would come first
+            # -P: else a queue.py in the working directory would hide Python's own module
             [sys.executable, "-P", "-m", "rigor.launch.worker", str(path)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # its progress, which the log has too
+            stdout=subprocess.DEVNULL,  # its progress, which is in the log too
             stderr=errors,
             env=environment,
-            process_group=0,  # Ctrl-C comes from us alone, once
+            process_group=0,  # so that Ctrl-C does not reach it twice
         )
-        return Member(path, process, errors.tell(), slot)
+        return Worker(path, process, errors.tell(), slot)
 
 
-def verdict(member: Member) -> Exception | None:
-    """Return how an ended worker's run ended: None when done, else why it is not."""
-    code = member.process.returncode
+def error_of(worker: Worker) -> Exception | None:
+    """Return the error of an ended worker, None if its run is done."""
+    code = worker.process.returncode
     if code == 0:
         return None
-    log = RunDirectory(member.path).log_path
+    log = RunDirectory(worker.path).log_path
     if code < 0:
         return RunFailed(f"killed by {signal.Signals(-code).name}; see {log}")
-    reason = _last_words(log, member.log_start) or f"its worker ended with code {code}; see {log}"
+    reason = _reason(log, worker.log_start) or f"its worker ended with code {code}; see {log}"
     return UserError(reason) if code == 2 else RunFailed(reason)
 
 
-def _last_words(log: Path, start: int) -> str:
-    """Return the reason that a worker gave in its run's log."""
-    with open(log, "rb") as file:
-        file.seek(start)
-        lines = file.read().decode(errors="replace").splitlines()
-    said = [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
-    return said[-1] if said else ""
+def _reason(log: Path, start: int) -> str:
+    """Return the reason that a worker wrote into its run's log, or an empty text."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(start)
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:  # the user removed it
+        return ""
+    reasons = [line.removeprefix(ERROR_PREFIX) for line in lines if line.startswith(ERROR_PREFIX)]
+    return reasons[-1] if reasons else ""
 
 
 @contextmanager
-def _caught(signals: Sequence[int]) -> Iterator[list[int]]:
-    """Collect signals inside the block, and put the old handlers back."""
-    came: list[int] = []
+def _collected(signals: Sequence[int]) -> Iterator[list[int]]:
+    """Collect signals inside the block, then restore the old handlers."""
+    received: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
 
     before = {number: signal.signal(number, handle) for number in signals}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _end(members: Sequence[Member]) -> None:
-    """Give workers a moment to save, then kill those that are left."""
-    deadline = time.monotonic() + _LAST_WORDS
-    while time.monotonic() < deadline and any(m.process.poll() is None for m in members):
-        time.sleep(_LOOK_EVERY)
-    for member in members:
-        member.process.kill()
-        member.process.wait()
+def _kill(workers: Sequence[Worker]) -> None:
+    """Wait a moment for workers to end, then kill the remaining ones."""
+    deadline = time.monotonic() + _KILL_AFTER
+    while time.monotonic() < deadline and any(w.process.poll() is None for w in workers):
+        time.sleep(_POLL_EVERY)
+    for worker in workers:
+        worker.process.kill()
+        worker.process.wait()

@@ -1,10 +1,13 @@
-"""A sweep on a SLURM cluster: arrays submitted by submitit, or shown before they are."""
+"""A sweep on a SLURM cluster, submitted as arrays by submitit, or previewed."""
 
 import io
+import itertools
+import math
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,47 +15,53 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from rigor.errors import RunFailed, UserError
+from rigor.errors import STOPS, RunFailed, Stopped, UserError
 from rigor.launch import sweep
-from rigor.launch.board import Display, Standing
-from rigor.launch.job import Job
-from rigor.launch.sweep import Manifest, Submission
+from rigor.launch.display import Display
+from rigor.launch.manifest import Manifest, Submission, new_manifest
+from rigor.launch.squeue import SweepReader, Task, tasks_of
+from rigor.launch.status import RunStatus
 from rigor.launch.task import run_task
-from rigor.launch.witness import queue, standings
-from rigor.tracking.rundir import RunDirectory
+from rigor.runs.directory import RunDirectory, described
+from rigor.runs.job import Job
 
 if TYPE_CHECKING:
     from submitit import SlurmExecutor
 
 STEPS_PER_SECOND = 80.0
 """Agent steps/s of one run of the paper's agent on Atari on one CPU core, from
-docs/results/speed.md. No GPU was measured yet, so hours on one are an upper bound."""
+docs/results/speed.md. No GPU has been measured, so hours on a GPU are an upper bound."""
 
 MAX_ARRAY_SIZE = 1001
-"""Tasks of one array where SLURM does not say, its own default."""
+"""Largest number of tasks in an array if SLURM does not answer; SLURM's own default."""
 
-_LOOK_EVERY = 5.0  # seconds between questions to SLURM
+_POLL_EVERY = 5.0  # seconds between two looks at the runs' files; squeue is asked less often
+_UNLIMITED = ("0", "infinite", "unlimited")
 
 ALLOCATION = re.compile(r"(SLURM|SBATCH|SRUN)_(?!CONF$)|SLURMD?_NODENAME$|CUDA_VISIBLE_DEVICES$")
-"""What an allocation leaves in the environment and a job submitted from inside must not inherit."""
+"""Environment variables of an allocation, which jobs submitted from inside must not inherit."""
 
 
 @dataclass
 class Cluster:
-    """How runs are submitted; None leaves a choice to the cluster.
+    """Options of a submission; None means the cluster's default.
 
-    partition, account, qos, constraint, gres: as sbatch takes them.
-    time: limit of a task as sbatch takes it, minutes or D-HH:MM:SS; a run that needs longer is
-      requeued. grace: seconds before the limit at which runs are told to save.
+    partition, account, qos, constraint, gres: passed to sbatch.
+    time: time limit of a task, in minutes or as D-HH:MM:SS; a run that needs longer is requeued.
+    grace: seconds before the time limit at which runs save.
     mem: memory of a task, such as 16G.
-    runs_per_gpu: runs that share a task, and so its GPU, each a process. cpus_per_run: its cores.
-    max_parallel: tasks that run at the same time.
+    runs_per_gpu: runs, each a process, that share a task and its GPU. cpus_per_run: cores of a run.
+    max_parallel: largest number of tasks that run at the same time.
     setup: shell lines before the runs start, such as `module load cuda`.
+    python: shell command of Python on a node, such as `apptainer exec --nv rigor.sif python`; None
+      is the Python of this process.
+    requeue: whether tasks may be requeued; otherwise `rigor-sweep retry` resumes stopped runs.
     extra: further options of sbatch, such as `{reservation: name}`.
     steps_per_second: agent steps/s of a run, for the hours that a dry run estimates.
-    wait: whether the command ends with the sweep. dry_run: print what would be submitted, only.
+    wait: whether the command waits for the end of the sweep. dry_run: print the submission only.
     """
 
     partition: str | None = None
@@ -67,158 +76,209 @@ class Cluster:
     cpus_per_run: int = 1
     max_parallel: int | None = None
     setup: list[str] = field(default_factory=list)
+    python: str | None = None
+    requeue: bool = True
     extra: dict[str, Any] = field(default_factory=dict)
     steps_per_second: float | None = None
     wait: bool = False
     dry_run: bool = False
 
     def refuse(self) -> None:
-        """Refuse numbers that cannot be.
+        """Refuse numbers that are not positive, and a time limit within the grace time.
 
         Raises:
-          UserError: naming the key.
+          UserError: names the key.
         """
         for key in ("runs_per_gpu", "cpus_per_run", "max_parallel", "grace", "steps_per_second"):
             value = getattr(self, key)
             if value is not None and value <= 0:
                 raise UserError(f"hydra.launcher.{key}={value}: must be above 0")
+        if seconds_of(self.time) <= self.grace:
+            raise UserError(
+                f"hydra.launcher.time={self.time}: not longer than hydra.launcher.grace="
+                f"{self.grace} seconds, so a task would be told to save as soon as it starts, and "
+                "be requeued for ever; raise the time or lower the grace"
+            )
+
+
+def seconds_of(limit: str) -> float:
+    """Return a time limit of SLURM in seconds; infinity for no limit.
+
+    Raises:
+      UserError: the limit is not one.
+    """
+    if str(limit).lower() in _UNLIMITED:
+        return math.inf
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", str(limit))
+    if found is None:
+        raise UserError(
+            f"hydra.launcher.time={limit}: not a time limit; give minutes, HH:MM:SS or D-HH:MM:SS"
+        )
+    days, *parts = found.groups()
+    first, second, third = (int(part or 0) for part in parts)
+    if days is not None:  # D-HH, D-HH:MM, D-HH:MM:SS
+        return 86400.0 * int(days) + 3600 * first + 60 * second + third
+    if parts[2] is not None:
+        return 3600.0 * first + 60 * second + third
+    return 60.0 * first + second
 
 
 def check() -> None:
     """Refuse a machine without SLURM.
 
     Raises:
-      UserError: its commands are not there.
+      UserError: a command of SLURM is missing.
     """
     missing = [name for name in ("sbatch", "srun", "squeue", "scontrol") if not shutil.which(name)]
     if missing:
         raise UserError(
-            f"hydra/launcher=slurm: no {', '.join(missing)} here; submit from a cluster's login "
+            f"hydra/launcher=slurm: {', '.join(missing)} not found; submit from a cluster's login "
             "node, or use hydra/launcher=local"
         )
 
 
 def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster: Cluster) -> str:
-    """Submit some runs of a sweep, recording what was submitted as it happens.
+    """Submit queued runs of a sweep, and write each submission into the manifest at once.
 
     Args:
-      directory: the sweep's. numbers: which of the manifest's runs, all of them queued.
+      directory: the sweep's. numbers: indices of the runs in the manifest.
 
     Returns:
       One line about the jobs.
 
     Raises:
-      UserError: SLURM refuses.
+      UserError: sbatch refuses the jobs.
     """
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     tasks = chunks(list(numbers), cluster.runs_per_gpu)
     arrays = chunks(tasks, max_array_size())
-    if cluster.max_parallel:  # shared among the arrays
+    if cluster.max_parallel:  # all arrays together
         cluster = replace(cluster, max_parallel=max(1, cluster.max_parallel // len(arrays)))
     jobs = []
-    for array in arrays:
-        # known by its name should this process die before SLURM's answer is on disk
-        entry = Submission(f"{directory.name}.{len(manifest.submissions)}", None, array)
-        manifest.submissions.append(entry)
+    for k, array in enumerate(arrays):
+        # written before sbatch runs: if this process dies, squeue knows the job by its name
+        submission = Submission(f"{directory.name}.{len(manifest.submissions)}", None, array)
+        manifest.submissions.append(submission)
         manifest.write(directory)
         members = [[str(manifest.runs[i].absolute()) for i in task] for task in array]
         try:
-            # submitit repeats what sbatch says there
+            # submitit prints the output of sbatch on standard error too
             with outside_allocation(), redirect_stderr(io.StringIO()):
-                executor = _executor(directory, cluster, entry.name, len(array))
+                executor = _executor(directory, cluster, submission.name, len(array))
                 submitted = executor.map_array(run_task, members)
         except (FailedJobError, FailedSubmissionError) as error:
-            manifest.submissions.remove(entry)
+            manifest.submissions.remove(submission)
             manifest.write(directory)
-            reason = " ".join(str(error).split())
-            raise UserError(f"hydra/launcher=slurm: sbatch refuses: {reason}") from error
-        entry.job = submitted[0].job_id.partition("_")[0]
+            reason = f"sbatch refuses: {' '.join(str(error).split())}"
+            for i in itertools.chain.from_iterable(itertools.chain(*arrays[k:])):
+                RunDirectory(manifest.runs[i]).write_status("failed", error=reason)
+            raise UserError(f"hydra/launcher=slurm: {reason}") from error
+        submission.job = submitted[0].job_id.partition("_")[0]
         manifest.write(directory)
-        jobs.append(entry.job)
+        jobs.append(submission.job)
     return f"submitted {len(numbers)} runs in {len(tasks)} tasks: job {', '.join(jobs)}"
 
 
 def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> None:
-    """Submit what is neither done nor there already, and return at once unless told to wait.
+    """Submit the runs that are neither done nor submitted, and return unless `wait` is set.
 
     Raises:
-      UserError: SLURM or a directory refuses. SweepFailed: of a sweep that was waited for.
+      UserError: SLURM or a directory is refused. SweepFailed: `wait` is set and a run failed.
     """
     if cluster.dry_run:
         print(preview(jobs, cluster))
         return
     directory = sweep.sweep_directory(jobs)
     with sweep.claimed(directory):
-        manifest = sweep.new_manifest(jobs, overrides, describe(cluster), directory)
-        there = queue(manifest)
-        if there is None:
+        manifest = new_manifest(jobs, overrides, launcher_entry(cluster), directory)
+        tasks = tasks_of(manifest)
+        if tasks is None:
             raise UserError("hydra/launcher=slurm: squeue does not answer; is the cluster up?")
-        # one that runs elsewhere may hold no lock that reaches here
+        # the state too, because the lock of a run on another machine may not reach this one
         left = [
-            one
-            for i, one in enumerate(jobs)
-            if i not in there and RunDirectory(one.path).state() != "running"
+            job
+            for i, job in enumerate(jobs)
+            if i not in tasks and RunDirectory(job.path).state() != "running"
         ]
-        sweep.queue(left, directory.name)
-        states = {one.path: RunDirectory(one.path).state() for one in left}
-        numbers = [i for i, one in enumerate(jobs) if states.get(one.path) == "queued"]
+        sweep.enqueue_all(left, directory.name)
+        states = {job.path: RunDirectory(job.path).state() for job in left}
+        numbers = [i for i, job in enumerate(jobs) if states.get(job.path) == "queued"]
         if numbers:
             print(submit(directory, manifest, numbers, cluster))
         if len(numbers) < len(jobs):
-            print(f"{len(jobs) - len(numbers)} runs are done, running or were submitted before")
-    print(f"how it goes: rigor-sweep status {directory}", flush=True)
+            print(f"{len(jobs) - len(numbers)} runs are done, running or already submitted")
+    print(f"progress: rigor-sweep status {directory}", flush=True)
     if cluster.wait:
         wait(directory)
 
 
-def describe(cluster: Cluster) -> dict[str, Any]:
-    """Return what the manifest says of a launcher, so that a retry does the same."""
+def launcher_entry(cluster: Cluster) -> dict[str, Any]:
+    """Return the manifest's entry for the launcher, which a retry reads."""
     return {"name": "slurm", **asdict(cluster)}
 
 
 def cluster_of(manifest: Manifest) -> Cluster:
-    """Return how a sweep was submitted."""
+    """Return the options with which a sweep was submitted."""
     return Cluster(**{key: value for key, value in manifest.launcher.items() if key != "name"})
 
 
 def wait(directory: Path) -> None:
-    """Show a sweep until nothing of it waits or runs any more.
+    """Show a sweep until none of its runs is queued or running.
 
     Raises:
-      SweepFailed: not every run is done.
+      SweepFailed: a run is not done. Stopped: a signal came, which does not stop the jobs.
     """
-    read = standings(directory)
+    reader = SweepReader(directory)
+    statuses = reader.read()
+    with _jobs_continue(directory), Display(lambda: statuses, directory.name) as display:
+        while _can_change(statuses, reader.tasks):
+            display.update()
+            time.sleep(_POLL_EVERY)
+            statuses = reader.read()
+    sweep.summarise([status.path for status in statuses], directory)
+    sweep.raise_failures([_failure(status) for status in statuses])
+
+
+@contextmanager
+def _jobs_continue(directory: Path) -> Iterator[None]:
+    """Let a signal inside the block end it with a line that says that the jobs continue."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(
+            number,
+            f"stopped waiting, but the jobs continue; rigor-sweep status {directory} shows them, "
+            f"rigor-sweep cancel {directory} stops them",
+        )
+
+    before = {number: signal.signal(number, stop) for number in STOPS}
     try:
-        with Display(read, directory.name) as display:
-            while _goes_on(read(), queue(sweep.read_manifest(directory))):
-                display.look()
-                time.sleep(_LOOK_EVERY)
+        yield
     finally:
-        sweep.summarise([one.path for one in read()], directory)
-    ends: list[Exception | None] = [
-        None if one.state == "done" else RunFailed(f"{one.state}: {one.error}; see {one.log}")
-        for one in read()
-    ]
-    sweep.raise_failures(ends)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _goes_on(found: Sequence[Standing], there: dict[int, str] | None) -> bool:
-    """Tell whether a sweep may still move, by its files and by its tasks in SLURM, if it answers.
+def _failure(status: RunStatus) -> Exception | None:
+    if status.state == "done":
+        return None
+    return RunFailed(f"{described(status.state, status.error)}; see {status.log}")
 
-    SLURM finds out minutes later that a node has died, and only then requeues what is lost.
+
+def _can_change(statuses: Sequence[RunStatus], tasks: dict[int, Task] | None) -> bool:
+    """Return whether a run is running or SLURM has tasks of the sweep; None: no answer.
+
+    A lost run can change too: SLURM notices a dead node minutes later, and then requeues its tasks.
     """
-    if all(one.state == "done" for one in found):
+    if all(status.state == "done" for status in statuses):
         return False
-    return there is None or bool(there) or any(one.state == "running" for one in found)
+    return tasks is None or bool(tasks) or any(status.state == "running" for status in statuses)
 
 
 def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
-    """Return what would be submitted: the script, the runs, the hours they take."""
-    directory, runs = (
-        sweep.sweep_directory(list(jobs)),
-        [one for one in jobs if not RunDirectory(one.path).is_done(one.steps)],
-    )
+    """Return the text of a dry run: the script, the runs and an estimate of their hours."""
+    directory = sweep.sweep_directory(list(jobs))
+    runs = [job for job in jobs if not RunDirectory(job.path).is_done(job.steps)]
     tasks = chunks(runs, cluster.runs_per_gpu)
     n_tasks = min(len(tasks), max_array_size())
     executor = _executor(directory, cluster, directory.name, n_tasks)
@@ -227,15 +287,15 @@ def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
     # submitit has no public way to show its script
     script = executor._make_submission_file_text(executor._submitit_command_str, "")
     rate = cluster.steps_per_second or STEPS_PER_SECOND
-    hours = [max(one.steps for one in task) / rate / 3600 for task in tasks]
+    hours = [max(job.steps for job in task) / rate / 3600 for task in tasks]
     lines = [script.rstrip(), "", "# runs"]
     for number, (task, length) in enumerate(zip(tasks, hours, strict=True)):
-        for one in task:
-            lines.append(f"task {number}  {length:,.2f} h  {one.path.name}  {one.steps:,} steps")
+        for job in task:
+            lines.append(f"task {number}  {length:,.2f} h  {job.path.name}  {job.steps:,} steps")
     source = (
         "hydra.launcher.steps_per_second"
         if cluster.steps_per_second
-        else "of Atari on a CPU core; hydra.launcher.steps_per_second says otherwise"
+        else "Atari on a CPU core; set hydra.launcher.steps_per_second to your own rate"
     )
     lines += [
         "",
@@ -246,10 +306,10 @@ def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
 
 
 def max_array_size() -> int:
-    """Return the most tasks that an array of this cluster may have."""
-    asked = ["scontrol", "show", "config"]
+    """Return the largest number of tasks that an array may have on this cluster."""
+    command = ["scontrol", "show", "config"]
     try:
-        shown = subprocess.run(asked, capture_output=True, text=True, timeout=60).stdout
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
     except (OSError, subprocess.SubprocessError):
         shown = ""
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", shown)
@@ -258,7 +318,7 @@ def max_array_size() -> int:
 
 @contextmanager
 def outside_allocation() -> Iterator[None]:
-    """Hide an enclosing allocation inside the block: a job would inherit its size and its GPUs."""
+    """Hide an enclosing allocation inside the block; jobs would inherit its size and GPUs."""
     if "SLURM_JOB_ID" not in os.environ:
         yield
         return
@@ -275,14 +335,14 @@ def chunks(items: list[Any], size: int) -> list[list[Any]]:
 
 
 def _executor(directory: Path, cluster: Cluster, name: str, n_tasks: int) -> "SlurmExecutor":
-    """Return submitit's executor, with everything that sbatch is told."""
+    """Return submitit's executor with all options of sbatch."""
     from submitit import SlurmExecutor
 
-    # -P: as for our own workers, no module of the user's comes before Python's
-    python = f"{shlex.quote(sys.executable)} -P"
+    # -P: as in `pool.start`
+    python = f"{cluster.python or shlex.quote(sys.executable)} -P"
     executor = SlurmExecutor(folder=directory / "slurm", python=python)
     options = asdict(cluster)
-    asked = {
+    given = {
         key: options[key]
         for key in ("partition", "account", "qos", "constraint", "gres", "time", "mem")
         if options[key] is not None
@@ -294,7 +354,12 @@ def _executor(directory: Path, cluster: Cluster, name: str, n_tasks: int) -> "Sl
         signal_delay_s=cluster.grace,
         array_parallelism=cluster.max_parallel or n_tasks,
         setup=cluster.setup,
-        # as they are: submitit would take numbers only. SLURM requeues what a dead node ran.
-        additional_parameters={"requeue": True, **asked, **cluster.extra},
+        # here, because submitit's own parameters accept numbers only; `requeue` lets SLURM requeue
+        # the tasks of a dead node
+        additional_parameters={
+            "requeue" if cluster.requeue else "no-requeue": True,
+            **given,
+            **cluster.extra,
+        },
     )
     return executor

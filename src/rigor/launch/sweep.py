@@ -1,23 +1,25 @@
-"""A sweep: its directory, its manifest, its table and its pictures."""
+"""A sweep from its directory to its results: naming, queueing, tables, figures, failures."""
 
 import hashlib
-import json
-import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rigor.errors import RunFailed, UserError
-from rigor.launch.job import Job, leave
-from rigor.tracking.disk import disk_errors
-from rigor.tracking.lock import Lock
-from rigor.tracking.rundir import RunDirectory, atomic_write
+from rigor.launch.manifest import new_manifest
+from rigor.runs.directory import RunDirectory
+from rigor.runs.disk import atomic_write, disk_errors
+from rigor.runs.job import Job, enqueue
+from rigor.runs.lock import Lock
+
+if TYPE_CHECKING:
+    from rigor.report.figures.return_distributions import Outcome
 
 
 class SweepFailed(RunFailed):
-    """Some runs of a sweep failed; `code` is the exit code."""
+    """Some runs of a sweep failed; `code` is the exit code of the command."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -25,123 +27,40 @@ class SweepFailed(RunFailed):
 
 
 def sweep_directory(jobs: list[Job]) -> Path:
-    """Return `out/sweeps/<name>`: the choices that all jobs share, and a hash of their hashes."""
+    """Return `out/sweeps/NAME`; NAME has the options of all jobs and a hash of their hashes."""
+    names = [job.names for job in jobs]
     shared = [
-        value.rpartition("/")[2]
-        for group, value in jobs[0].choices.items()
-        if all(one.choices.get(group) == value for one in jobs)
+        name.rpartition("/")[2]
+        for group, name in names[0].items()
+        if all(other.get(group) == name for other in names)
     ]
-    digest = hashlib.sha256("".join(sorted(one.digest for one in jobs)).encode()).hexdigest()
+    digest = hashlib.sha256("".join(sorted(job.digest for job in jobs)).encode()).hexdigest()
     name = "-".join([*shared, f"{len(jobs)}runs", digest[:8]])
     return jobs[0].path.parent / "sweeps" / name
 
 
-def refuse_twins(jobs: list[Job], overrides: list[list[str]]) -> None:
-    """Refuse two jobs that would be the same run, naming both."""
-    seen: dict[str, int] = {}
-    for number, one in enumerate(jobs):
-        if one.digest in seen:
-            first = overrides[seen[one.digest]]
-            raise UserError(
-                f"jobs {seen[one.digest]} ({' '.join(first)}) and {number} "
-                f"({' '.join(overrides[number])}) are the same run; sweep over something that "
-                "changes the result"
-            )
-        seen[one.digest] = number
-
-
-@dataclass
-class Submission:
-    """One array of tasks that was handed to SLURM.
-
-    name: of its jobs. job: SLURM's number of it, None until it has answered.
-    tasks: the runs of each task, by their place in the manifest.
-    """
-
-    name: str
-    job: str | None
-    tasks: list[list[int]]
-
-
-@dataclass
-class Manifest:
-    """What belongs to a sweep.
-
-    runs: run directories. launcher: what started it, `name` and its parameters.
-    overrides, hashes: of each run. submissions: to SLURM, oldest first.
-    """
-
-    runs: list[Path]
-    launcher: dict[str, Any]
-    overrides: list[list[str]]
-    hashes: list[str]
-    submissions: list[Submission] = field(default_factory=list)
-
-    def write(self, directory: Path) -> None:
-        """Write the manifest into the sweep's directory."""
-        # places are told from the manifest's own: `out` may be moved, and read from anywhere
-        content = asdict(self) | {"runs": [os.path.relpath(run, directory) for run in self.runs]}
-        atomic_write(directory / "manifest.json", json.dumps(content, indent=1))
-
-
-def new_manifest(
-    jobs: list[Job], overrides: list[list[str]], launcher: dict[str, Any], directory: Path
-) -> Manifest:
-    """Write which runs belong to a sweep, and what launches it; earlier submissions stay."""
-    paths, hashes = [one.path for one in jobs], [one.digest for one in jobs]
-    manifest = Manifest(paths, launcher, overrides, hashes)
-    with suppress(UserError):
-        manifest.submissions = _renumbered(read_manifest(directory), hashes)
-    manifest.write(directory)
-    return manifest
-
-
-def _renumbered(before: Manifest, hashes: list[str]) -> list[Submission]:
-    """Return a manifest's submissions by the places of runs in another order of their hashes.
-
-    A run that has no place any more leaves its task, which keeps its own number in SLURM's array.
-    """
-    place = {digest: number for number, digest in enumerate(hashes)}
-    return [
-        replace(
-            entry,
-            tasks=[
-                [place[before.hashes[i]] for i in task if before.hashes[i] in place]
-                for task in entry.tasks
-            ],
-        )
-        for entry in before.submissions
-    ]
-
-
-def read_manifest(directory: Path) -> Manifest:
-    """Return what a sweep's directory says.
+def refuse_duplicates(jobs: list[Job], overrides: list[list[str]]) -> None:
+    """Refuse two jobs that are the same run, naming both.
 
     Raises:
-      UserError: it is no sweep's directory.
+      UserError: two jobs have the same hash.
     """
-    try:
-        found = json.loads((directory / "manifest.json").read_bytes())
-        return Manifest(
-            [Path(os.path.normpath(directory / run)) for run in found["runs"]],
-            found["launcher"],
-            found["overrides"],
-            found["hashes"],
-            [Submission(**entry) for entry in found["submissions"]],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{directory}: not a sweep's directory (no readable manifest.json); those are "
-            "OUT/sweeps/NAME, with out=OUT of rigor-train"
-        ) from error
+    first: dict[str, int] = {}
+    for number, job in enumerate(jobs):
+        if (before := first.setdefault(job.digest, number)) != number:
+            raise UserError(
+                f"jobs {before} ({' '.join(overrides[before])}) and {number} "
+                f"({' '.join(overrides[number])}) are the same run; sweep over a key that changes "
+                "the result"
+            )
 
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Keep other processes from working on the sweep inside the block.
+    """Hold the lock of a sweep's directory inside the block.
 
     Raises:
-      UserError: one does, or the place is not writable.
+      UserError: another process holds the lock, or the directory is not writable.
     """
     with disk_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -154,101 +73,146 @@ def claimed(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def at_work(
+def prepared(
     jobs: list[Job], overrides: list[list[str]], launcher: dict[str, Any]
 ) -> Iterator[Path]:
-    """Queue a sweep, give its directory to the block that runs it, and show what has become of it.
+    """Queue a sweep, yield its directory to the block that runs it, and print the results.
 
     Raises:
-      UserError: somebody works on it already, or a directory refuses.
+      UserError: another process works on the sweep, or a directory is refused.
     """
     directory = sweep_directory(jobs)
     with claimed(directory):
         new_manifest(jobs, overrides, launcher, directory)
-        queue(jobs, directory.name)
+        enqueue_all(jobs, directory.name)
         try:
             yield directory
         finally:
-            # however it ended, a stop by the user included: what there is is shown
-            summarise([one.path for one in jobs], directory)
+            # also after Ctrl-C: partial results are results
+            summarise([job.path for job in jobs], directory)
 
 
-def queue(jobs: list[Job], sweep: str) -> None:
-    """Queue every run that is neither done nor running: its directory then has all a worker needs.
+def enqueue_all(jobs: list[Job], sweep: str) -> None:
+    """Write the directory of every run that is neither done nor running, for a worker.
 
     Raises:
-      UserError: a directory holds another config's run, or cannot be written.
+      UserError: a directory holds a run of another config, or cannot be written.
     """
-    for one in jobs:
-        run = RunDirectory(one.path)
-        if not run.is_done(one.steps) and run.is_locked() is not True:
-            leave(one, sweep)
+    for job in jobs:
+        run = RunDirectory(job.path)
+        working = run.is_locked() or run.state() == "running"  # perhaps on another machine
+        if run.is_done(job.steps):
+            run.refuse_another(job.plain, job.digest)  # config.yaml may have been edited since
+        elif not working:
+            enqueue(job, sweep)
+
+
+def remove_refused(jobs: list[Job], directory: Path, ended: Sequence[Exception | None]) -> None:
+    """Remove a sweep if every run of it was refused before its first step.
+
+    Args:
+      directory: of the sweep. ended: the error of each run, as for `raise_failures`.
+    """
+    runs = [RunDirectory(job.path) for job in jobs]
+    refused = [isinstance(error, UserError) for error in ended]
+    if not all(refused) or not all(run.is_unused() for run in runs):
+        return
+    for path in [*(run.path for run in runs), directory]:
+        shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):  # the folder of sweeps, and `out`, if nothing else is there
+        directory.parent.rmdir()
+        directory.parent.parent.rmdir()
+    print("no run of the sweep began, so its directories are removed", flush=True)
 
 
 def summarise(paths: list[Path], directory: Path) -> None:
-    """Print the table of some runs, and write it and their pictures into `directory`."""
+    """Print the table of some runs, and write it and their figures into `directory`."""
     from rich.console import Console
 
-    from rigor.report.tables import collect_rows, sweep_table, table_text
+    from rigor.report.tables.sweep_table import collect_rows, sweep_table, table_text
 
     rows = collect_rows(paths)
     atomic_write(directory / "table.txt", table_text(rows, width=120))
     console = Console(soft_wrap=False)
     console.print(sweep_table(rows, width=min(console.width, 160)))
-    pictures, problems = _draw(paths, directory)
-    lines = [*problems, f"results: {directory}", *(f"picture: {one}" for one in pictures)]
+    figures, problems = _draw(paths, directory)
+    lines = [*problems, f"results: {directory}", *(f"figure: {path}" for path in figures)]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
 
 def report(jobs: list[Job]) -> None:
-    """Write the sweep's report into its directory and say where, once a run is done."""
-    from rigor.report.page import write_report
+    """Write the sweep's report into its directory and print its path, if any run is done."""
+    from rigor.report.page.page import write_report
 
-    if not any(RunDirectory(one.path).is_done(one.steps) for one in jobs):
+    if not any(RunDirectory(job.path).is_done(job.steps) for job in jobs):
         return
     directory = sweep_directory(jobs)
     try:
         page = write_report([directory], directory / "report").page
-    except Exception as error:  # whatever it is, the runs are done, and what became of them counts
+    except Exception as error:  # a bug in the report must not change the sweep's exit code
         print(f"no report: {error or type(error).__name__}")
         return
     print(f"report: {page}")
 
 
 def _draw(paths: list[Path], directory: Path) -> tuple[list[Path], list[str]]:
-    """Draw the outcomes of exact agents and the learning curves of the others.
+    """Draw the return distributions of exact agents and the learning curves of the others.
 
     Returns:
-      The pictures, and what could not be read: one run's broken file hides nobody else's curve.
+      The paths of the figures, and messages about files that could not be read.
     """
-    from rigor.report.figures import learning_curves
-    from rigor.report.labels import curve_labels
-    from rigor.report.outcomes import outcomes_of_runs, read_outcomes
-    from rigor.tracking.metrics import read
+    from rigor.report.data.labels import curve_labels
+    from rigor.report.figures.learning_curves import learning_curves
+    from rigor.report.figures.return_distributions import return_distributions
+    from rigor.runs.metrics import read
 
-    curves, laws, problems = [], [], []
+    curves, distributions, problems = [], [], []
     for label, path in zip(curve_labels(paths), paths, strict=True):
         outcomes = path / "outcomes.npz"
         try:
             if outcomes.is_file():
-                laws.append((label, *read_outcomes(outcomes)))
+                distributions.append(_outcome(label, path))
             else:
                 curves.append((label, read(path / "metrics.csv")))
         except UserError as error:
             problems.append(str(error))
-    pictures = []
-    if laws:
-        pictures.append(outcomes_of_runs(laws, directory / "outcomes.png"))
-    if not laws or any("steps" in metrics and metrics["steps"].max() > 0 for _, metrics in curves):
-        pictures.append(learning_curves(curves, directory / "learning_curves.png"))
-    return pictures, problems
+    figures = []
+    if distributions:
+        figures.append(return_distributions(distributions, directory / "outcomes.png"))
+    has_steps = any("steps" in metrics and metrics["steps"].max() > 0 for _, metrics in curves)
+    if has_steps or not distributions:
+        figures.append(learning_curves(curves, directory / "learning_curves.png"))
+    return figures, problems
+
+
+def _outcome(label: str, path: Path) -> "Outcome":
+    """Return the distribution of an exact run, with its objective and the name of its risk."""
+    from rigor.report.data.runs import load
+    from rigor.report.figures.return_distributions import Outcome, read_outcomes
+
+    run = load(path)
+    objective = run.result.get("objective_exact", run.result.get("objective"))
+    risk = " ".join(
+        [run.choices["risk"]]
+        + [
+            f"{key.removeprefix('risk.')}={value:g}"
+            for key, value in run.settings.items()
+            if key.startswith("risk.") and isinstance(value, int | float)
+        ]
+    )
+    return Outcome(label, *read_outcomes(path / "outcomes.npz"), objective, f"objective ({risk})")
 
 
 def raise_failures(ended: Sequence[Exception | None]) -> None:
-    """Raise when any run failed: code 2 if all failures were the user's, else 1."""
+    """Raise `SweepFailed` if any run failed.
+
+    Args:
+      ended: the error of each run, None for a run that is done. The exit code is 2 if all errors
+        are the user's, else 1.
+    """
     errors = [error for error in ended if error is not None]
     if errors:
-        ours = [error for error in errors if not isinstance(error, UserError)]
-        first = (ours or errors)[0]
+        bugs = [error for error in errors if not isinstance(error, UserError)]
+        first = (bugs or errors)[0]
         message = f"{len(errors)} of {len(ended)} runs failed, the first with: {first}"
-        raise SweepFailed(message, 1 if ours else 2)
+        raise SweepFailed(message, 1 if bugs else 2)

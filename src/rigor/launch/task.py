@@ -1,10 +1,9 @@
-"""What runs in one SLURM task: several runs, each a worker process, beside each other.
+"""The program of one SLURM task: several runs at once, each in a worker process.
 
-SIGUSR2 (the time limit is near) and SIGTERM (preemption) make the runs save; then the task puts
-itself back into SLURM's queue, however often, and goes on in the same directories.
+On SIGUSR2 (the time limit is near) and SIGTERM (preemption) the runs save. Then the task requeues
+itself, as often as needed, and the runs resume in the same directories.
 """
 
-import os
 import re
 import signal
 import subprocess
@@ -12,64 +11,78 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rigor.errors import RunFailed, Stopped
+from rigor.errors import STOPS, RunFailed, Stopped
+from rigor.launch.execute import task_id
 from rigor.launch.pool import run_pool
-from rigor.tracking.rundir import RunDirectory
-
-SIGNALS = (signal.SIGUSR2, signal.SIGTERM)
+from rigor.runs.directory import RunDirectory, shown
 
 
 def run_task(paths: Sequence[str]) -> None:
-    """Run what is not done yet of some queued runs, all at once.
+    """Run all unfinished runs of some queued ones at once.
 
     Raises:
-      RunFailed: a run failed, so that the task is FAILED in SLURM too; the others went on.
-      SystemExit: the runs have saved, and the task is queued again unless SLURM is ending it.
+      RunFailed: a run failed; the task is then FAILED in SLURM too. The other runs have ended.
+      SystemExit: the runs have saved; the task is requeued unless SLURM is ending it.
     """
     runs = [RunDirectory(path) for path in paths]
-    # what failed before this task was requeued stays failed; a retry queues it again
+    gone = [run for run in runs if not run.path.is_dir()]
+    # a run that failed before this task was requeued stays failed until a retry
     ended = ("done", "failed")
-    left = [run for run in runs if run.state() not in ended and run.is_locked() is not True]
+    left = [run for run in runs if run not in gone and run.state() not in ended and _is_ours(run)]
     for run in left:
         run.write_status("queued")
     try:
-        errors = run_pool([run.path for run in left], max(1, len(left)), told=_say, signals=SIGNALS)
+        errors = run_pool([run.path for run in left], max(1, len(left)), _print_end, patient=True)
     except Stopped as stopped:
-        for number in SIGNALS:  # requeueing ends this process, which has nothing left to save
+        for number in STOPS:  # requeueing sends them to this process, which has nothing to save
             signal.signal(number, signal.SIG_IGN)
-        sys.exit(_requeue(_own_name(), stopped.signal))
-    broken = [str(error) for error in errors if error]
-    broken += [f"{run.path}: failed before" for run in runs if run not in left and _failed(run)]
-    if broken:
-        raise RunFailed(f"{len(broken)} of {len(paths)} runs failed: {'; '.join(broken)}")
+        sys.exit(_requeue(task_id() or "", stopped.signal))
+    failures = [str(error) for error in errors if error]
+    failures += [f"{run.path}: its directory is gone" for run in gone]
+    failures += [
+        f"{run.path}: failed before" for run in runs if run not in left and run.state() == "failed"
+    ]
+    if failures:
+        raise RunFailed(f"{len(failures)} of {len(paths)} runs failed: {'; '.join(failures)}")
 
 
-def _own_name() -> str:
-    """Return how SLURM calls this task: the plain number of one means the whole array."""
-    if "SLURM_ARRAY_JOB_ID" in os.environ:
-        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    return os.environ["SLURM_JOB_ID"]
+def _is_ours(run: RunDirectory) -> bool:
+    """Return whether no process works on a run, or only an earlier start of this task.
 
-
-def _requeue(job: str, number: int) -> str:
-    """Put this task back into SLURM's queue, and return what is said last.
-
-    Only a running job is: SLURM sends SIGTERM too when a user cancels it, which is for good.
+    SLURM requeues the task of a node that does not answer, whose processes may still be alive.
     """
-    asked = ["scontrol", "show", "job", "--oneliner", job]
-    shown = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    task = (run.status() or {}).get("task")
+    return run.is_locked() is not True or (task is not None and task == task_id())
+
+
+def _requeue(task_id: str, number: int) -> str:
+    """Requeue this task where that is possible, and return the last line for its log.
+
+    Only a running task is requeued: SLURM also sends SIGTERM when a user cancels a task for good.
+    """
+    reason = f"stopped by {signal.Signals(number).name}, saved"
+    shown = _scontrol("show", "job", "--oneliner", task_id).stdout
     found = re.search(r"JobState=(\S+)", shown)
     state = found.group(1) if found else "unknown"
-    why = f"stopped by {signal.Signals(number).name}, saved"
-    if state != "RUNNING":
-        return f"{why}; SLURM is ending the job ({state}), so it is not requeued"
-    subprocess.run(["scontrol", "requeue", job], check=True)
-    return f"{why} and requeued"
+    if state not in ("RUNNING", "unknown"):
+        return f"{reason}; SLURM is ending the job ({state}), so it is not requeued"
+    if " Requeue=0 " in shown:
+        refused = "requeueing is not allowed"
+    else:
+        refused = " ".join(_scontrol("requeue", task_id).stderr.split())
+    if refused:
+        return f"{reason}, but not requeued ({refused}); rigor-sweep retry resumes the runs"
+    return f"{reason} and requeued"
 
 
-def _failed(run: RunDirectory) -> bool:
-    return run.state() == "failed"
+def _scontrol(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return the result of scontrol, which a container may not have."""
+    command = ["scontrol", *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 1, "", f"scontrol: {error.strerror}")
 
 
-def _say(path: Path, error: Exception | None) -> None:
-    print(f"{RunDirectory(path).state()}: {path}{f': {error}' if error else ''}", flush=True)
+def _print_end(path: Path, error: Exception | None) -> None:
+    print(f"{shown(RunDirectory(path).state())}: {path}{f': {error}' if error else ''}", flush=True)

@@ -1,11 +1,10 @@
-"""`python -m rigor.launch.worker RUN_DIRECTORY`: one queued run, from what lies in its directory.
+"""`python -m rigor.launch.worker RUN_DIRECTORY`: execute one queued run from its directory.
 
-What launches runs elsewhere than in its own process starts this. Exit codes are those of
-`rigor-train`: 0 done, 2 the user's mistake, 1 ours, 128 + the signal that stopped it. A run that is
-done is skipped, and one that a live process runs is refused. The worker is asked to stop when the
-process that started it dies, and does not begin when that has happened already. It hears of one
-stop from several sides, so no number of signals makes it end before it has saved; whoever cannot
-wait kills it.
+Launchers start this process for each run. Its exit codes are those of `rigor-train`: 0 done, 2 a
+mistake of the user, 1 a bug, 128 + the signal that stopped it. A finished run is skipped, and a run
+of another live process is refused. The worker stops when the process that started it dies, and does
+not start if that process is already dead. A worker can receive several signals for a single stop,
+so no number of signals makes it end before it has saved; only SIGKILL does.
 """
 
 import ctypes
@@ -14,58 +13,72 @@ import signal
 import sys
 from pathlib import Path
 
-from rigor.launch.process import one_thread
-
-SAYS = "rigor-worker: "
-"""How the line begins that says why a worker ended with a code that is not 0."""
+ERROR_PREFIX = "rigor-worker: "
+"""The start of the line that explains an exit code other than 0."""
 
 PARENT = "RIGOR_WORKER_PARENT"
-"""The variable with the process that started a worker; one that is started by hand has none."""
+"""The environment variable with the id of the process that started a worker, if any."""
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, prctl(2)
 
 
+def limit_threads() -> None:
+    """Set one thread for this process and its children, unless the user has set a number.
+
+    Call this before torch is imported. On a busy machine a process with two threads is slower than
+    with one, and threads that spin while they wait occupy the core of another run.
+    """
+    for name, value in (
+        ("OMP_NUM_THREADS", "1"),
+        ("OMP_WAIT_POLICY", "passive"),
+        ("TORCHINDUCTOR_COMPILE_THREADS", "1"),  # the compiler starts one thread for each core
+    ):
+        os.environ.setdefault(name, value)
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
-    one_thread()
+    limit_threads()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     parent = os.environ.pop(PARENT, None)
     if parent is not None and os.getppid() != int(parent):
-        sys.exit(128 + signal.SIGTERM)  # it has died before we could ask to hear of it
-    # SLURM's warning of a time limit goes to every process of a job, the one that started us too
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        sys.exit(128 + signal.SIGTERM)  # it died before the call above
     code, line = 0, ""
     try:
-        code, line = work(sys.argv[1:])
+        code, line = execute_queued(sys.argv[1:])
     except KeyboardInterrupt:
         code, line = 130, "interrupted"
     if line:
-        print(f"{SAYS}{' '.join(line.split())}", file=sys.stderr)
+        print(f"{ERROR_PREFIX}{' '.join(line.split())}", file=sys.stderr)
     sys.exit(code)
 
 
-def work(arguments: list[str]) -> tuple[int, str]:
-    """Run the run in the one directory that `arguments` name; return exit code and reason."""
-    # here, where a signal during the imports ends in a code and not in a traceback
+def execute_queued(arguments: list[str]) -> tuple[int, str]:
+    """Execute the run in the directory that `arguments` name; return the exit code and reason."""
+    # imported here, so that a signal during the imports ends in an exit code, not a traceback
     from rigor.errors import RunFailed, Stopped, UserError
-    from rigor.execute import run
-    from rigor.launch.job import cwd_of, taken_up
-    from rigor.tracking.rundir import RunDirectory
+    from rigor.launch.execute import run
+    from rigor.runs.directory import RunDirectory
+    from rigor.runs.job import cwd_of, stored_job
 
     try:
         if len(arguments) != 1:
-            raise UserError("takes one run directory")
+            raise UserError("name one run directory")
         path = Path(arguments[0])
-        if RunDirectory(path).is_locked():  # perhaps by one that no sweep has queued
-            raise UserError(f"{path}: another process runs there; wait for it, or end it")
-        path = _go_to(cwd_of(path), path)
+        status = RunDirectory(path).status() or {}
+        # perhaps by a process of no sweep; an earlier process of a queued run is about to end
+        if RunDirectory(path).is_locked() and (
+            status.get("state") != "queued" or status.get("pid") is None
+        ):
+            raise UserError(f"{path}: another process runs there; wait for it or end it")
+        path = _change_directory(cwd_of(path), path)
         try:
-            job, sweep = taken_up(path)
+            job = stored_job(path)
         except Exception as error:
             RunDirectory(path).write_status("failed", error=f"{type(error).__name__}: {error}")
             raise
-        run(job, sweep, patient=True)
+        run(job, job.config.sweep, patient=True)
     except UserError as error:
         return 2, str(error)
     except RunFailed as error:
@@ -75,10 +88,10 @@ def work(arguments: list[str]) -> tuple[int, str]:
     return 0, ""
 
 
-def _go_to(where: Path, path: Path) -> Path:
-    """Go to where the command was typed, and return `path` as it is called from there.
+def _change_directory(where: Path, path: Path) -> Path:
+    """Change to the directory of the user's command, and return `path` as seen from there.
 
-    A user's modules are found there, and relative paths in the config count from there.
+    The user's modules are imported from there, and paths in the config are relative to it.
     """
     from rigor.errors import UserError
 
@@ -89,7 +102,7 @@ def _go_to(where: Path, path: Path) -> Path:
         except OSError as error:
             raise UserError(
                 f"{where}: {(error.strerror or '').lower()}; the command that queued {path} was "
-                "typed there: start it again where rigor should run"
+                "typed there: type it again in another directory"
             ) from error
     sys.path.append(str(where))
     return path

@@ -1,101 +1,100 @@
-"""The stock-augmented quantile agent: Algorithm 2 (one horizon) and Algorithm 3 (m horizons).
+"""The stock-augmented quantile agent: Algorithm 2 (one horizon) and Algorithm 3 (M horizons).
 
-What its numbers mean and how they are learned, `rigor.learning.learned` says. The variants differ
-in two switches only: whether the network sees t, and whether the readout weights follow the
-episode's clock or stay at t = 0.
+The methods are in this order: act and move the stock, targets, loss, update, target network, and
+the search for the initial stock, with which the paper's box begins. The options of `variant` differ
+in two switches only: whether the network sees t, and whether the mixture weights follow the
+episode's clock or stay at t = 0. ξ⁻ and θ⁻ are the paper's ξ̄ and θ̄, of the target network.
+
+`rigor.learning.value_targets` says what the network's outputs mean, and holds the formulas of Q, of
+the targets and of the loss. `rigor.learning.engine` runs the arithmetic on the device.
 """
 
 import functools
-from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rigor.config import Config
+from rigor.config.config import Config
+from rigor.config.schemas import TrainReplay
+from rigor.envs.problem import return_to_go
 from rigor.envs.vector import VectorEnv
-from rigor.learning.ahead import ahead
-from rigor.learning.candidates import Candidates
-from rigor.learning.explore import epsilon_greedy
-from rigor.learning.learned import Returns, Share
-from rigor.learning.networks import QuantileNetwork, as_input, build_network
-from rigor.learning.recorded import CudaGraphs, Recorded, upload
-from rigor.learning.replay import Batch
-from rigor.maths import objective, stock
+from rigor.learning.engine import Engine, move
+from rigor.learning.fast_head import FastHead
+from rigor.learning.initial_stock import StockCandidates, predicted_objectives
+from rigor.learning.networks import Head, ValueHead, build_network, scale_pixels
+from rigor.learning.observations_seen import ObservationsSeen
+from rigor.learning.replay import Batch, Transitions
+from rigor.learning.returns_seen import ReturnsSeen
+from rigor.learning.rollout import epsilon_greedy
+from rigor.learning.value_targets import uses_bounds, value_targets
+from rigor.maths import lambda_return
+from rigor.maths import stock as stocks
+from rigor.maths.outer import best
+from rigor.maths.utility import RiskLevel, Utility
 
-_PART = 100_000  # quantiles that a CPU's cache holds, with what is made of them
+SKIPPED = np.array([0.0, 1.0])[:, None, None]  # start and slope where a transition has ended
 
 
 class Agent:
-    """Networks, optimiser, clock and initial stock; acts and learns.
+    """Networks, optimiser and initial stock; acts and learns.
 
     Args:
       config: of the run.
-      env: what it acts in; only its shapes and bounds are read.
+      env: the environment that it acts in; only its shapes and bounds are read.
       device: where the networks live.
       seed: of the networks' first weights.
     """
 
     def __init__(self, config: Config, env: VectorEnv, device: torch.device, seed: int) -> None:
-        self.config, self.device, self.learned_reward = config, device, env.learned_reward
-        self.utility, variant = config.risk, config.variant
-        self.clock_runs = variant.clock_runs
+        self.config, self.device = config, device
+        self.utility = config.risk  # f
+        self.learner_reward = env.learner_reward
         tables = config.bundle.tables(env.max_time)
-        self.mass = tables.mass  # float64 [max_time + 2], numpy: the stock's recursion
-        self._weights = torch.tensor(tables.weights, dtype=torch.float32, device=device)  # [T, M]
-        self._mass = torch.tensor(tables.mass, device=device)  # [T]
-        self.ahead = ahead(config.env, self.mass)
-        self.learned: Returns | Share
-        if config.agent.learns == "returns":
-            self.learned = Returns(config, tables.backup, device)
-        elif self.ahead is not None:
-            self.learned = Share(config, self.ahead, device)
-        else:
-            raise ValueError("agent.learns=utility: a checked config has an env with bounds")
+        self.discount = tables.discount  # d̃_t of every t, float64 [max_time + 2]
+        bounds = return_to_go(env.problem, self.discount) if uses_bounds(config) else None
+        self.knows_bounds = bounds is not None
+        self.values = value_targets(config, tables, bounds, device)
+        self.returns, shape = ReturnsSeen(), env.observation_shape
+        normalises = getattr(config.network, "normalise", False) and not self.knows_bounds
+        self.observations = ObservationsSeen(shape) if normalises else None
         self.initial_stock = 0.0
-        self.candidates = Candidates(config.outer, self.mass, self.ahead, env.reward_bound)
+        self.candidates = StockCandidates(config.outer, self.returns, bounds)
         if self.utility.needs_stock:
             self.candidates.check()
-        shape = (env.n_actions, tables.backup.shape[1], config.agent.quantiles)
+        # Those of the networks, kept here because to read them from a GPU is to wait for it.
+        self.observation_unit = np.zeros(int(np.prod(shape))), np.ones(int(np.prod(shape)))
+        self.stock_unit = 0.0, max(map(abs, self.candidates.range())) or 1.0
         torch.manual_seed(seed)
-        averages = config.train.average > 0
-        self.online, self.target, *others = (
-            build_network(
+        networks = ["online"]
+        networks += ["target"] if isinstance(config.train, TrainReplay) else []
+        networks += ["averaged"] if config.train.weight_average > 0 else []
+        built = {
+            name: build_network(
                 config.network,
                 env,
-                shape,
-                sees_time=variant.sees_time,
+                (env.n_actions, tables.step_factors.shape[1], config.agent.quantiles),
+                sees_time=config.variant.sees_time,
                 sees_stock=self.utility.needs_stock,
-                stock_scale=self.candidates.scale,
-                totals=None if self.ahead is None else self.ahead.totals,
+                stock_scale=self.stock_unit[1],
+                attainable=None if bounds is None else bounds.attainable,
+                make_head=FastHead if config.train.fast else Head,
             ).to(device)
-            for _ in range(2 + averages)
-        )
-        self.averaged = others[0] if averages else self.online
-        self.averages = 0  # times that the online weights entered the average
-        for lagged in (self.target, self.averaged):
-            lagged.load_state_dict(self.online.state_dict())
+            for name in networks
+        }
+        self.online = built["online"]
+        self.target = built.get("target", self.online)  # of `learner=replay` only
+        self.averaged = built.get("averaged", self.online)  # acts, in training too
+        self.n_averaged = 0  # updates that entered the average
+        for network in (self.target, self.averaged):
+            network.load_state_dict(self.online.state_dict())
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # of all updates
-        self._records = device.type == "cuda" and config.train.graph
-        recorder = CudaGraphs() if self._records else None
-        self._learn = Recorded(self._learn_from, device, recorder)
-        self._decide = Recorded(self._decide_at, device, recorder)
+        self.engine = Engine(config.train, device)
+        # These two take arrays of the machine's memory and run as CUDA graphs where there is a GPU.
+        self.gradient_step_on_device = self.engine.record(self.gradient_step)
+        self.greedy_on_device = self.engine.record(self.greedy_actions)
 
-    @functools.cached_property
-    def optimizer(self) -> torch.optim.Adam:
-        """Adam, made when it is first needed: it imports torch's compiler, which takes a second."""
-        train = self.config.train
-        rate: float | Tensor = train.learning_rate
-        if self._records:  # a recording reads the rate where it lies, so it lies on the device
-            rate = torch.tensor(rate, device=self.device)
-        return torch.optim.Adam(
-            self.online.parameters(),
-            lr=rate,
-            eps=train.adam_eps,
-            fused=True,
-            capturable=self._records,
-        )
+    # --- act: a_t = argmax_a Q(s_t, t, S_t, a), ε-greedy
 
     def act(
         self,
@@ -109,74 +108,105 @@ class Agent:
 
         Args:
           observation: [E, *shape]. t: agent steps, int64 [E]. stock: S_t, float64 [E].
-          epsilon: chance of a uniformly random action. rng: for the exploration.
+          epsilon: probability of a uniformly random action. rng: for the exploration.
         """
-        return epsilon_greedy(
-            lambda: self.greedy(observation, t, stock), len(t), self.online.shape[0], epsilon, rng
-        )
+        n_actions = self.online.head.shape[0]
+        choose = functools.partial(self.greedy, observation, t, stock)
+        return epsilon_greedy(choose, len(t), n_actions, epsilon, rng)
 
     def greedy(self, observation: np.ndarray, t: np.ndarray, stock: np.ndarray) -> np.ndarray:
-        """Return the actions of largest Q, int64 [E]; by the averaged network if there is one."""
-        return self._decide(observation, t, stock).cpu().numpy()
+        """Return the actions of largest Q, int64 [E], by the averaged network if there is one."""
+        return self.greedy_on_device(observation, t, stock).cpu().numpy()
 
-    def next_stock(self, total: np.ndarray, t: np.ndarray, reward: np.ndarray) -> np.ndarray:
-        """Return S_{t+1} = S_t + mass(t) r, float64 [B]; reward is raw."""
-        return stock.next_stock(total, self.mass[t], self.learned_reward(reward))
+    @torch.no_grad()
+    def greedy_actions(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return `greedy` for tensors on the device."""
+        hidden = self.averaged.hidden(observation, t, stock)
+        return self.values.greedy(self.averaged.head, hidden, t, stock)
 
-    def set_learning_rate(self, rate: float) -> None:
-        """Set the optimiser's step size."""
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+    def next_stock(self, stock: np.ndarray, t: np.ndarray, reward: np.ndarray) -> np.ndarray:
+        """Return S_{t+1} = S_t + d̃_t r, float64 [B]; `reward` is raw."""
+        return stocks.next_stock(stock, self.discount[t], self.learner_reward(reward))
 
-    def update(self, batch: Batch) -> Tensor:
-        """Take one gradient step on a batch and return its loss, good until the next update.
+    # --- learn: targets, loss, gradient step
 
-        The loss, a scalar on the device, is also added to `loss_sum`; nothing waits for a GPU.
-        """
-        loss = self._learn(*self._arguments(batch))
-        self.online.forget_means()
-        if self.averaged is not self.online:
-            self.averages += 1  # at first a plain mean over the last fifth: first weights are noise
-            share = max(1.0 - self.config.train.average, 1.0 / (1.0 + self.averages / 5.0))
-            _move(self.averaged, self.online, share)
-        return loss
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of a batch against the target network."""
-        return self._loss(*self._uploaded(batch))
-
-    def targets(self, batch: Batch) -> Tensor:
-        """Return the targets of `learned` from ξ⁻(s′, t+1, S′, a′), float32 [B, M, K · N].
-
-        Truncated transitions are not terminated and bootstrap (erratum E22).
-        """
-        _, observation_next, _, after, indices = self._uploaded(batch)
-        return self._targets(as_input(observation_next), after, indices)
-
-    def _arguments(self, batch: Batch) -> tuple[Tensor | np.ndarray, ...]:
-        """Return both observations; S_t; S_{t+1} and what `learned.step` says; t and action.
-
-        Shapes: [B, *shape], [B · K, *shape]; [B]; [1 + k, B · K]; [2, B].
-        """
-        t, total = (
-            np.repeat(one, len(batch.reward) // len(batch.t)) for one in (batch.t, batch.stock)
+    def transitions(self, batch: Batch) -> Transitions:
+        """Return a batch of the replay with next stocks, and start and slope of its targets."""
+        n_samples = len(batch.length) // len(batch.t)  # K sampled next states of each transition
+        t, stock = np.repeat(batch.t, n_samples), np.repeat(batch.stock, n_samples)
+        steps = []
+        for k, (reward, terminated) in enumerate(zip(batch.reward, batch.terminated, strict=True)):
+            belongs = k < batch.length
+            at = t + np.minimum(k, batch.length - 1)
+            stock_next = np.where(belongs, self.next_stock(stock, at, reward), stock)
+            reward = self.learner_reward(reward)
+            step = self.values.steps(at, stock, reward, stock_next, terminated)  # [2, B · K, M]
+            steps.append(np.where(belongs[:, None], step, SKIPPED))
+            stock = stock_next
+        start, slope = np.stack(steps, axis=1)
+        start, slope = lambda_return.n_step(start, slope)
+        return Transitions(
+            observation=torch.as_tensor(batch.observation),
+            t=torch.as_tensor(batch.t),
+            stock=torch.as_tensor(batch.stock),
+            action=torch.as_tensor(batch.action),
+            observation_next=torch.as_tensor(batch.observation_next),
+            t_next=torch.as_tensor(t + batch.length),
+            stock_next=torch.as_tensor(stock),
+            start=torch.as_tensor(start, dtype=torch.float32),
+            slope=torch.as_tensor(slope, dtype=torch.float32),
         )
-        total_next = self.next_stock(total, t, batch.reward)
-        reward = self.learned_reward(batch.reward)
-        step = self.learned.step(t, total, reward, total_next, batch.terminated)
-        after = np.concatenate([total_next[None], step])  # float64: one copy to the device for all
-        indices = np.stack([batch.t, batch.action])
-        return batch.observation, batch.observation_next, batch.stock, after, indices
 
-    def _uploaded(self, batch: Batch) -> list[Tensor]:
-        return [upload(torch.as_tensor(one), self.device) for one in self._arguments(batch)]
+    @torch.no_grad()
+    def targets(self, batch: Transitions) -> Tensor:
+        """Return y from ξ⁻(s′, t + n, S′, a′), float32 [B, M, K · N].
 
-    def _learn_from(self, *arguments: Tensor) -> Tensor:
-        """Take the gradient step; nothing but kernels of the device, so it can be recorded."""
-        loss = self._loss(*arguments)
+        K sampled next states of a transition give K · N targets. a′ maximises Q of the online
+        network (`train.double=online`) or of the target network.
+        """
+        # scaled here, once for two networks
+        after = scale_pixels(batch.observation_next), batch.t_next, batch.stock_next
+        hidden_target = self.engine.hidden(self.target, *after)  # [B · K, H]
+        chooser, hidden = self.target.head, hidden_target
+        if self.config.train.double == "online":
+            chooser, hidden = self.online.head, self.engine.hidden(self.online, *after)
+        action = self.next_actions(chooser, hidden, batch.t_next, batch.stock_next)  # a′
+        quantiles = self.of_next_actions(self.target.head, hidden_target, action)
+        following = self.values.after(quantiles)  # [B · K, M, N]
+        targets = lambda_return.target(batch.start, batch.slope, following)
+        targets = targets.unflatten(0, (len(batch.t), -1))  # [B, K, M, N]
+        return targets.transpose(1, 2).flatten(2)
+
+    def next_actions(self, head: ValueHead, hidden: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return a′ of every horizon, int64 [n, M].
+
+        With `bootstrap=per_head` each horizon has its own a′, the best by its own mean; otherwise
+        all have argmax_a Q.
+        """
+        if self.config.agent.bootstrap == "per_head":
+            return head.means(hidden).argmax(1)
+        action = self.values.greedy(head, hidden, t, stock)
+        return action[:, None].expand(-1, head.shape[1])
+
+    def of_next_actions(self, head: ValueHead, hidden: Tensor, action: Tensor) -> Tensor:
+        """Return the quantiles of `next_actions`, [n, M, N]."""
+        if self.config.agent.bootstrap != "per_head":
+            return head.of_actions(hidden, action[:, 0])
+        quantiles = head(hidden)  # [n, A, M, N]
+        index = action[:, None, :, None].expand(-1, 1, -1, quantiles.shape[3])
+        return quantiles.gather(1, index).squeeze(1)
+
+    def loss(self, batch: Transitions) -> Tensor:
+        """Return the loss of ξ(s, t, S, a) against y, a scalar: for quantiles the Huber loss."""
+        targets = self.targets(batch)  # [B, M, K · N]
+        now = scale_pixels(batch.observation), batch.t, batch.stock
+        hidden = self.engine.hidden(self.online, *now)  # [B, H]
+        selected = self.online.head.of_actions(hidden, batch.action)  # [B, M, N]
+        return self.values.loss(selected, targets)
+
+    def gradient_step(self, *batch: Tensor) -> Tensor:
+        """Take one step of Adam on `Transitions` on the device, and return the loss."""
+        loss = self.loss(Transitions(*batch))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
@@ -184,147 +214,63 @@ class Agent:
         self.loss_sum += loss
         return loss
 
-    def _loss(
-        self,
-        observation: Tensor,
-        observation_next: Tensor,
-        total: Tensor,
-        after: Tensor,
-        indices: Tensor,
-    ) -> Tensor:
-        targets = self._targets(as_input(observation_next), after, indices)  # [B, M, K · N]
-        t, action = indices
-        hidden = self._hidden(self.online, as_input(observation), t, total)  # [B, H]
-        taken = self.online.of_actions(hidden, action)  # [B, M, N]
-        return self.learned.loss(taken, targets)
+    def update(self, batch: Batch) -> Tensor:
+        """Take one gradient step on a batch and return its loss, which the next update overwrites.
 
-    @torch.no_grad()
-    def _targets(self, observation_next: Tensor, after: Tensor, indices: Tensor) -> Tensor:
-        stock_next, step, n = after[0], after[1:], indices.shape[1]
-        t = indices[0].repeat_interleave(after.shape[1] // n)  # [B · K]
-        seen = observation_next, t + 1, stock_next
-        lagged = self._hidden(self.target, *seen)  # [B · K, H]
-        chooser, hidden = self.target, lagged
-        if self.config.agent.double == "online":
-            chooser, hidden = self.online, self._hidden(self.online, *seen)
-        if self.config.agent.bootstrap == "per_head":
-            action = chooser.means(hidden)[..., 0].argmax(1)  # [B · K, M]
-            index = action[:, None, :, None].expand(-1, 1, -1, self.target.shape[2])
-            quantiles = self.target.quantiles(lagged).gather(1, index).squeeze(1)
-        else:
-            action = self._choose(chooser, hidden, t + 1, stock_next)  # [B · K]
-            quantiles = self.target.of_actions(lagged, action)  # [B · K, M, N]
-        targets = self.learned.targets(step, t, quantiles)  # [B · K, M, N]
-        return targets.unflatten(0, (n, -1)).transpose(1, 2).flatten(2)
+        The loss, a scalar on the device, is also added to `loss_sum`; nothing waits for a GPU.
+        """
+        loss = self.gradient_step_on_device(*self.transitions(batch))
+        self.average_weights()
+        return loss
 
-    def _hidden(self, network: QuantileNetwork, *inputs: Tensor) -> Tensor:
-        """Return the head's input [B, H] for an update; the trunk may run in half the precision."""
-        half = self.config.train.precision == "bf16"
-        # a cache of converted weights would outlive the weights in a recording
-        with (
-            torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
-            if half
-            else nullcontext()
-        ):
-            hidden = network.hidden(*inputs)
-        return hidden.to(network.head.weight.dtype)
+    def average_weights(self) -> None:
+        """Let the newest weights enter the averaged network, if there is one.
 
-    def smooth_target(self) -> None:
+        A polynomial-decay average: after n updates the newest weights enter with at least
+        1/(1 + n/5), since early weights are noise.
+        """
+        if self.averaged is not self.online:
+            self.n_averaged += 1
+            keep = self.config.train.weight_average
+            move(self.averaged, self.online, max(1.0 - keep, 1.0 / (1.0 + self.n_averaged / 5.0)))
+
+    def update_target(self) -> None:
         """Move the target network: θ⁻ ← (1 − α) θ⁻ + α θ."""
-        _move(self.target, self.online, self.config.train.target_smoothing)
+        move(self.target, self.online, self.config.train.target_smoothing)
 
-    @torch.no_grad()
-    def choose_initial_stock(self, observations: np.ndarray) -> bool:
-        """Set c₀ to argmax_c mean_K {−c + max_a Q(s₀, 0, c, a)} over initial observations [K, ...].
+    @functools.cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Made when it is first needed: to make it imports torch's compiler, for a second."""
+        return self.engine.optimizer(self.online)
+
+    # --- initial stock: c₀ = argmax_c {−c + mean over initial states of max_a Q(s₀, 0, c, a)}
+
+    def choose_initial_stock(self, observations: np.ndarray) -> str | None:
+        """Set c₀ to the best candidate at initial observations [K, ...].
 
         Returns:
-          Whether the best stock is an edge of the grid, so that a wider one may have a better.
+          A warning if the candidates do not suffice, else None.
         """
-        grid = torch.from_numpy(self.candidates.grid()).to(self.device)  # [G]
-        network = self.averaged
-        features = network.encode(upload(torch.from_numpy(observations), self.device))  # [K, F]
-        zeros = torch.zeros(len(features), dtype=torch.int64, device=self.device)
-        starts = torch.stack(
-            [
-                self.learned.at_start(
-                    network.read(features, zeros, c.expand(len(zeros))), self._weights[zeros]
-                )
-                for c in grid
-            ]
-        )  # [G, K, A, N]
-        choice = self.learned.initial_stock(grid, starts)
-        self.initial_stock = choice.c0
-        return choice.on_edge
+        stocks, objective = self._objectives(observations, self.utility)
+        self.initial_stock = best(torch.from_numpy(stocks), objective).c0
+        return self.candidates.note_search(stocks, self.initial_stock)
+
+    def stock_at_level(self, observations: np.ndarray, level: RiskLevel) -> float:
+        """Return the stock with which this agent starts an episode at another risk level."""
+        stocks, trained = self._objectives(observations, level.utility, level.shift)
+        low, high = self.candidates.range()  # stocks beyond it are not trained
+        inside = (low <= stocks) & (stocks <= high)
+        stocks, trained = stocks[inside], trained[torch.from_numpy(inside)]
+        values = level.objective(torch.from_numpy(stocks), trained)
+        return best(torch.from_numpy(stocks - level.shift), values).c0 + level.shift
+
+    def _objectives(
+        self, observations: np.ndarray, utility: Utility, shift: float = 0.0
+    ) -> tuple[np.ndarray, Tensor]:
+        searched = self.averaged, self.values, self.candidates, self.engine.upload(observations)
+        return predicted_objectives(*searched, utility, shift)
 
     def relabel(self, batch: Batch, rng: np.random.Generator) -> None:
-        """Give a share of the transitions another initial stock where the risk needs one."""
+        """Move a fraction of the transitions to other initial stocks, if the risk needs a stock."""
         if self.utility.needs_stock:
             self.candidates.relabel(batch, rng)
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that a checkpoint keeps of the agent."""
-        return {
-            "online": self.online.state_dict(),
-            "target": self.target.state_dict(),
-            "averaged": self.averaged.state_dict(),
-            "averages": self.averages,
-            "moments": self.optimizer.state_dict()["state"],
-            "loss_sum": self.loss_sum,
-            "initial_stock": self.initial_stock,
-            "reward_bound": self.candidates.reward_bound,
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned; before the first update, which may be recorded."""
-        self.online.load_state_dict(state["online"])
-        self.target.load_state_dict(state["target"])
-        self.averaged.load_state_dict(state["averaged"])
-        self.averages = state["averages"]
-        for network in (self.online, self.target, self.averaged):
-            network.forget_means()
-        self.loss_sum.copy_(state["loss_sum"])
-        # JSON turned the parameters' numbers into strings; rate and epsilon are the config's
-        moments = {int(key): value for key, value in state["moments"].items()}
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-        # Fused Adam walks parameters and moments side by side in memory: a convolution's moments
-        # must lie in its own layout (channels last), which a file does not keep.
-        for parameter, moments in self.optimizer.state.items():
-            for name, value in moments.items():
-                if value.shape == parameter.shape:
-                    moments[name] = torch.empty_like(parameter).copy_(value)
-        self.initial_stock = state["initial_stock"]
-        self.candidates.reward_bound = state["reward_bound"]
-
-    @torch.no_grad()
-    def _decide_at(self, observation: Tensor, t: Tensor, total: Tensor) -> Tensor:
-        hidden = self.averaged.hidden(observation, t, total)
-        return self._choose(self.averaged, hidden, t, total)
-
-    def _choose(self, network: QuantileNetwork, hidden: Tensor, t: Tensor, total: Tensor) -> Tensor:
-        """Return a network's greedy action [B] at its hidden layer [B, H], t [B] and S_t [B]."""
-        clock = t if self.clock_runs else torch.zeros_like(t)
-        weights, mass = self._weights[clock], self._mass[clock]
-        if self.learned.by_means:
-            return objective.mean_values(network.means(hidden), weights).argmax(1)
-        rows = len(t)
-        if self.device.type == "cpu":  # in parts that fit the cache: three times as fast
-            rows = max(1, _PART // (network.shape[0] * network.shape[1] * network.shape[2]))
-        parts = zip(*(one.split(rows) for one in (hidden, weights, mass, total)), strict=True)
-        return torch.cat([self._choose_with_risk(network, *part) for part in parts])
-
-    def _choose_with_risk(
-        self, network: QuantileNetwork, hidden: Tensor, weights: Tensor, mass: Tensor, total: Tensor
-    ) -> Tensor:
-        quantiles = self.learned.scale * network.quantiles(hidden)  # [B, A, M, N]
-        values = objective.action_values(self.utility, quantiles, weights, mass, total)
-        if not self.utility.needs_stock:
-            return values.argmax(1)
-        return objective.greedy(values, objective.mean_values(quantiles, weights))
-
-
-@torch.no_grad()
-def _move(network: QuantileNetwork, towards: QuantileNetwork, share: float) -> None:
-    """Move a network's weights a share of the way to another's."""
-    torch._foreach_lerp_(tuple(network.parameters()), tuple(towards.parameters()), share)
-    network.forget_means()

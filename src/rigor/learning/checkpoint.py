@@ -1,13 +1,16 @@
-"""Checkpoints: plain data and arrays in a directory that appears whole or not at all.
+"""Checkpoints: plain data and arrays, written atomically as a directory.
 
 A tree of dicts, lists, numbers, strings, tensors and numpy arrays is written as `state.json`, in
-which arrays are references, and `arrays.safetensors`, which holds them. Loading executes no code.
+which arrays are references, and `arrays.safetensors`, which holds the arrays. Loading executes no
+code.
 """
 
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
+from rigor.errors import UserError
+
 KEEP = 2
 _ARRAYS, _STATE, _DIGESTS = "arrays.safetensors", "state.json", "digests.json"
+_REASON = 200  # characters of an error in a message
 _TENSOR, _ARRAY = "__tensor__", "__array__"
 
 
 class CorruptCheckpoint(Exception):
-    """A checkpoint that cannot be read back; the message says what is wrong with it."""
+    """A checkpoint cannot be read; the message gives the reason."""
 
 
 def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
@@ -37,18 +43,18 @@ def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
     """
     final = directory / f"step_{steps:012d}"
     partial = directory / f".partial_{steps:012d}"
-    for left in directory.glob(".partial_*"):  # by a session that was killed while it saved
+    for left in directory.glob(".partial_*"):  # from a session that was killed while it saved
         shutil.rmtree(left)
     partial.mkdir(parents=True)
     arrays: dict[str, torch.Tensor] = {}
     text = json.dumps(_pack(state, arrays))
-    # written by us: safetensors would hide a full disk in an error of its own
+    # Written here, because safetensors reports a full disk as an error of its own.
     (partial / _ARRAYS).write_bytes(to_bytes(arrays))
     (partial / _STATE).write_text(text)
     (partial / _DIGESTS).write_text(json.dumps(_digests(partial)))
     for path in [*partial.iterdir(), partial]:
         _sync(path)
-    if final.exists():  # saved once more at this step; aside, for it may take long to remove
+    if final.exists():  # saved again at this step; removing the old one may take long
         final.rename(directory / f".partial_{steps:012d}_replaced")
     partial.rename(final)
     _sync(directory)
@@ -58,14 +64,14 @@ def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
 
 
 def checkpoints(directory: Path) -> list[Path]:
-    """Return the whole checkpoints in `directory`, oldest first."""
+    """Return the checkpoints in `directory`, oldest first."""
     return sorted(directory.glob("step_*")) if directory.exists() else []
 
 
 def newest(directory: Path) -> dict[str, Any] | None:
-    """Read the newest checkpoint that can be read, None if there is none; nothing is changed.
+    """Return the newest checkpoint that can be read, None if there is none.
 
-    A run that goes on removes old ones meanwhile, so those that it has written since are tried too.
+    A running run removes old checkpoints meanwhile, so those written since are tried too.
     """
     tried: set[Path] = set()
     while untried := [path for path in checkpoints(directory) if path not in tried]:
@@ -78,12 +84,12 @@ def newest(directory: Path) -> dict[str, Any] | None:
 
 
 def discard(path: Path) -> None:
-    """Remove a checkpoint that cannot be read back."""
+    """Remove a checkpoint that cannot be read."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a checkpoint back.
+    """Read a checkpoint.
 
     Raises:
       CorruptCheckpoint: a file is missing, cut or changed.
@@ -95,6 +101,20 @@ def load(path: Path) -> dict[str, Any]:
         return _unpack(json.loads((path / _STATE).read_text()), load_file(path / _ARRAYS))
     except (FileNotFoundError, ValueError, SafetensorError) as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Turn the errors of restoring a checkpoint that is not this run's into a `UserError`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:_REASON]
+        raise UserError(
+            f"{path}: not a checkpoint of this run's agent and environment, or of another version "
+            f"of rigor ({type(error).__name__}: {reason}); put the run's own back, or move the "
+            "directory of the run away to train from the start"
+        ) from error
 
 
 def _pack(node: Any, arrays: dict[str, torch.Tensor]) -> Any:

@@ -1,321 +1,400 @@
-"""The quantile network: observation, time and stock in; quantiles [B, A, M, N] out."""
+"""The value network: observation, time and stock in; numbers [B, A, M, N] out.
 
-import itertools
-from typing import Any
+Each action has N numbers for each of M horizons. `rigor.learning.value_targets` says what the
+numbers mean; they are called quantiles here, as for most agents they are.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from rigor.config.schemas import Mlp, NatureCnn, SmallCnn
 from rigor.envs.vector import VectorEnv
 from rigor.errors import UserError
-from rigor.learning.features import REACH, Bumps
-from rigor.schemas import Mlp, NatureCnn
 
 _SMALLEST_SIDE = 36  # pixels: 36 -> 8 -> 3 -> 1 through the three convolutions
-_LARGE_HEAD = 300_000  # weights (measured); below, finding the groups costs more than it saves
+_FILTER_SIDE = 3  # pixels, of the small network's one convolution
+REACH = 3.0  # RBF features cover [−3, 3]: three standard deviations of the noise still to come
 
 
-class QuantileNetwork(nn.Module):
-    """Quantiles ξ_ij(s, t, c, a) of every horizon for every action.
+class ValueHead(Protocol):
+    """The last layer. `Head` is the plain form, `rigor.learning.fast_head.FastHead` the fast one.
 
-    The observation is encoded on its own, so that one encoding serves a whole grid of stocks; the
-    time and the stock enter afterwards. The head gives D sets of quantiles, of which every action's
-    is a linear combination; D = A and each its own unless the actions have a basis.
+    Attributes:
+      linear: H to D · M · N.
+      shape: (A, M, N).
+    """
+
+    linear: nn.Linear
+    shape: tuple[int, int, int]
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return the quantiles [B, A, M, N] of every action at hidden units [B, H]."""
+        ...
+
+    def means(self, hidden: Tensor) -> Tensor:
+        """Return mean_j ξ_ij of every action, [B, A, M], without a gradient."""
+        ...
+
+    def of_actions(self, hidden: Tensor, action: Tensor) -> Tensor:
+        """Return the quantiles [B, M, N] of one action for each row, `action` int64 [B]."""
+        ...
+
+
+class Head(nn.Module):
+    """A linear layer that gives D sets of M · N quantiles, and actions as combinations of sets.
+
+    Without a basis D = A, and each action has its own set.
 
     Args:
-      encoder: observations [B, *shape] to features [B, F].
-      torso: features with the embedded scalars to the head's input [B, H].
-      head: the last linear layer, H to D * M * N.
-      time, stock: embeddings of the scaled scalars [B, 1], or None where the agent sees neither.
+      linear: H to D · M · N.
       shape: (A, M, N).
-      time_scale: agent steps that count as one.
-      stock_scale: outcome (learned reward units) that counts as one.
-      basis: how the actions are made of the head's D sets, float32 [A, D].
-      totals: all that rewards may still add from each t on, float64 [T, J], the first nothing; the
-        stock enters as what it would be after each, [B, J], since that is where its utility bends.
+      basis: the coefficients of each action's combination, float32 [A, D].
     """
 
     basis: Tensor | None
-    totals: Tensor | None
+
+    def __init__(
+        self, linear: nn.Linear, shape: tuple[int, int, int], basis: Tensor | None
+    ) -> None:
+        super().__init__()
+        self.linear, self.shape = linear, shape
+        self.register_buffer("basis", basis, persistent=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return the quantiles [B, A, M, N] of every action at hidden units [B, H]."""
+        sets = self.linear(hidden).unflatten(1, (-1, *self.shape[1:]))  # [B, D, M, N]
+        return sets if self.basis is None else torch.einsum("bdmn,ad->bamn", sets, self.basis)
+
+    @torch.no_grad()
+    def means(self, hidden: Tensor) -> Tensor:
+        """Return mean_j ξ_ij of every action, [B, A, M]."""
+        return self(hidden).mean(-1)
+
+    def of_actions(self, hidden: Tensor, action: Tensor) -> Tensor:
+        """Return the quantiles [B, M, N] of one action for each row, `action` int64 [B]."""
+        return self(hidden)[torch.arange(len(action), device=action.device), action]
+
+
+class QuantileNetwork(nn.Module):
+    """Quantiles ξ_ij(s, t, S, a) of every horizon for every action.
+
+    The observation is encoded alone, so that one encoding serves a whole grid of stocks; time and
+    stock join its features afterwards.
+
+    Args:
+      encoder: observations [B, *shape] to features [B, F].
+      torso: features and embedded scalars to hidden units [B, H].
+      head: hidden units to quantiles.
+      time, stock: embeddings of the scaled scalars, or None where the agent does not see them.
+      time_scale: agent steps that count as one.
+      stock_scale: stock (learner's reward units) that counts as one; see `rescale_stock`.
+      attainable: returns that can still be earned from each t on, float64 [T, J], the first one 0.
+        The stock then enters as the J totals S_t + return, because the utility bends there.
+    """
+
+    attainable: Tensor | None
+    stock_unit: Tensor
 
     def __init__(
         self,
         encoder: nn.Module,
         torso: nn.Module,
-        head: nn.Linear,
+        head: ValueHead,
         time: nn.Module | None,
         stock: nn.Module | None,
-        shape: tuple[int, int, int],
         time_scale: float,
         stock_scale: float,
-        basis: Tensor | None = None,
-        totals: Tensor | None = None,
+        attainable: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.torso, self.head = encoder, torso, head
         self.time, self.stock = time, stock
-        self.shape, self.time_scale, self.stock_scale = shape, time_scale, stock_scale
-        self.register_buffer("basis", basis, persistent=False)
-        self.register_buffer("totals", totals, persistent=False)
-        self._mean_head: tuple[Tensor, Tensor] | None = None  # [A * M, H] and [A * M]
-        self._head_gradient: Tensor | None = None  # memory for the gradient of the head's weight
+        self.time_scale = time_scale
+        self.register_buffer("attainable", attainable, persistent=False)
+        # the stock that enters as 0, and the difference that counts as one
+        self.register_buffer("stock_unit", torch.tensor([0.0, stock_scale], dtype=torch.float64))
 
     def encode(self, observation: Tensor) -> Tensor:
-        """Return features [B, F] of observations [B, *shape], raw or as `as_input` gives them."""
-        return self.encoder(as_input(observation))
+        """Return features [B, F] of observations [B, *shape], raw or scaled by `scale_pixels`."""
+        return self.encoder(scale_pixels(observation))
 
     def join(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
-        """Return the head's input [B, H] at features [B, F], times t [B] and stocks S_t [B]."""
+        """Return hidden units [B, H] at features [B, F], times t [B] and stocks S_t [B]."""
         parts = [features]
         if self.time is not None:
             parts.append(self.time((t / self.time_scale).to(features.dtype).unsqueeze(1)))
         if self.stock is not None:
-            after = stock.unsqueeze(1) if self.totals is None else stock[:, None] + self.totals[t]
-            # rounding must not move a stock across the place where a total settles it
-            scaled = torch.round(after / self.stock_scale, decimals=9)
+            totals = stock.unsqueeze(1)  # [B, 1]
+            if self.attainable is not None:
+                totals = stock[:, None] + self.attainable[t]  # [B, J]
+            # Rounding errors must not move a total across the bend of the utility.
+            zero, one = self.stock_unit
+            scaled = torch.round((totals - zero) / one, decimals=9)
             parts.append(self.stock(scaled.to(features.dtype)))
         return self.torso(torch.cat(parts, dim=1))
 
     def hidden(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
-        """Return the head's input [B, H] for observations [B, *shape], t [B] and S_t [B]."""
+        """Return hidden units [B, H] for observations [B, *shape], t [B] and S_t [B]."""
         return self.join(self.encode(observation), t, stock)
-
-    def quantiles(self, hidden: Tensor) -> Tensor:
-        """Return the quantiles [B, A, M, N] of every action at the head's input [B, H]."""
-        sets = self.head(hidden).unflatten(1, (-1, *self.shape[1:]))
-        return sets if self.basis is None else torch.einsum("bdmn,ad->bamn", sets, self.basis)
-
-    @torch.no_grad()
-    def means(self, hidden: Tensor) -> Tensor:
-        """Return mean_j ξ_ij of every action, [B, A, M, 1]: quantiles with N = 1 and the same mean.
-
-        The head is linear, so its weights averaged over the quantiles give them N times sooner.
-        They are kept until `forget_means`.
-        """
-        # a GPU averages in microseconds, and a recording must do so each time
-        if self._mean_head is None or hidden.device.type != "cpu":
-            parameters = (self.head.weight, self.head.bias)
-            weight, bias = (one.unflatten(0, (-1, self.shape[2])).mean(1) for one in parameters)
-            if self.basis is not None:
-                weight, bias = (_combined(self.basis, one, self.shape[1]) for one in (weight, bias))
-            self._mean_head = weight, bias
-        return nn.functional.linear(hidden, *self._mean_head).unflatten(1, (*self.shape[:2], 1))
-
-    def forget_means(self) -> None:
-        """Average the head anew when next asked: whoever changes the parameters must say so."""
-        self._mean_head = None
-
-    def of_actions(self, hidden: Tensor, action: Tensor) -> Tensor:
-        """Return the quantiles [B, M, N] of one action each, int64 [B], at the head's input [B, H].
-
-        A CPU leaves the others of a large head out. The gradient of the head's weight then lies in
-        memory that the next backward pass may write over.
-        """
-        if self.basis is not None:
-            sets = self.head(hidden).unflatten(1, (-1, *self.shape[1:]))
-            return torch.einsum("bdmn,bd->bmn", sets, self.basis[action])
-        # on a GPU one large product and shapes that never change
-        if hidden.device.type != "cpu" or self.head.weight.numel() < _LARGE_HEAD:
-            index = action[:, None, None, None].expand(-1, 1, *self.shape[1:])
-            return self.quantiles(hidden).gather(1, index).squeeze(1)
-        if self._head_gradient is None and torch.is_grad_enabled():
-            self._head_gradient = torch.empty_like(self.head.weight)
-        weight, bias = self.head.weight, self.head.bias
-        taken = _OfActions.apply(hidden, weight, bias, action, self.shape[0], self._head_gradient)
-        return taken.unflatten(1, self.shape[1:])
-
-    def read(self, features: Tensor, t: Tensor, stock: Tensor) -> Tensor:
-        """Return quantiles [B, A, M, N] at features [B, F], times t [B] and stocks S_t [B]."""
-        return self.quantiles(self.join(features, t, stock))
 
     def forward(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
         """Return quantiles [B, A, M, N] for observations [B, *shape], t [B] and S_t [B]."""
-        return self.quantiles(self.hidden(observation, t, stock))
+        return self.head(self.hidden(observation, t, stock))
+
+    @torch.no_grad()
+    def rescale_stock(self, zero: float, one: float, keep: bool) -> None:
+        """Let the stock enter as (S − zero) / one.
+
+        Args:
+          zero, one: learner's reward units. Not for networks with `attainable` returns.
+          keep: whether the first layer changes so that the network's function stays as it is.
+        """
+        unit = torch.tensor([[zero], [one]], dtype=torch.float64)
+        if keep:
+            # the stock is the last input of the torso, or has an embedding of its own
+            layers = self.stock if isinstance(self.stock, nn.Sequential) else self.torso
+            _keep_function(layers, slice(-1, None), self.stock_unit[:, None], unit)
+        self.stock_unit.copy_(unit[:, 0])
+
+    @torch.no_grad()
+    def rescale_observations(self, zero: np.ndarray, one: np.ndarray, keep: bool) -> None:
+        """Let observations enter as (x − zero) / one; `keep` as in `rescale_stock`."""
+        assert isinstance(self.encoder, Normaliser)
+        unit = torch.from_numpy(np.stack([zero, one]))  # [2, F]
+        if keep:
+            _keep_function(self.torso, slice(0, len(zero)), self.encoder.unit, unit)
+        self.encoder.unit.copy_(unit)
+
+    @torch.no_grad()
+    def rescale_outputs(self, factor: float) -> None:
+        """Multiply all outputs by a factor."""
+        for parameter in self.head.linear.parameters():
+            parameter.mul_(factor)
 
 
-def _combined(basis: Tensor, means: Tensor, n_horizons: int) -> Tensor:
-    """Return the actions' rows [A * M, ...] of the sets' rows [D * M, ...]."""
-    sets = means.unflatten(0, (-1, n_horizons))
-    return torch.einsum("ad,dm...->am...", basis, sets).flatten(0, 1)
+def _keep_function(layers: nn.Module, inputs: slice, before: Tensor, after: Tensor) -> None:
+    """Change the first linear layer so that inputs in another unit give the same outputs.
 
-
-def as_input(observation: Tensor) -> Tensor:
-    """Return what the encoders take: images uint8 [B, C, H, W] as float32 in [0, 1], others as is.
-
-    With their channels last, for then an update takes a tenth less; stacking bytes is the quickest
-    way there.
+    Args:
+      layers: whose first linear layer reads the inputs. inputs: which of its inputs, [F].
+      before, after: what enters as 0, and the difference that enters as one, float64 [2, F].
     """
-    if observation.dtype != torch.uint8:
+    linear = next(layer for layer in layers.modules() if isinstance(layer, nn.Linear))
+    before, after = before.to(linear.weight.device), after.to(linear.weight.device)
+    weight = linear.weight[:, inputs]
+    shift, ratio = (after[0] - before[0]) / before[1], after[1] / before[1]
+    linear.bias.add_(weight @ shift.to(weight.dtype))
+    weight.mul_(ratio.to(weight.dtype))
+
+
+class Normaliser(nn.Module):
+    """Observations [B, *shape] as numbers [B, F], relative to a centre and in units of a scale.
+
+    Args:
+      n_features: F.
+    """
+
+    unit: Tensor
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        unit = torch.stack([torch.zeros(n_features), torch.ones(n_features)])
+        self.register_buffer("unit", unit.double())  # what enters as 0, and as one more
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Return [B, F], float32."""
+        zero, one = self.unit
+        return ((observation.flatten(1) - zero) / one).to(observation.dtype)
+
+
+class RbfFeatures(nn.Module):
+    """Gaussian radial basis functions of every input, so that a small network can represent kinks.
+
+    An input z gives n Gaussians with centres evenly spaced on [−3, 3] and a width of one spacing,
+    z itself clipped to [−3, 3] and divided by 3, and the indicator of z >= 0.
+
+    Args:
+      n: Gaussians of each input, >= 2.
+      coordinates: from observations [B, *shape] to inputs [B, K].
+    """
+
+    centres: Tensor
+
+    def __init__(self, n: int, coordinates: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.coordinates, self.width = coordinates, 2 * REACH / (n - 1)
+        self.register_buffer("centres", torch.linspace(-REACH, REACH, n), persistent=False)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Return [B, K · (n + 2)]."""
+        z = self.coordinates(observation)[..., None]  # [B, K, 1]
+        gaussians = torch.exp(-0.5 * ((z - self.centres) / self.width) ** 2)
+        parts = [gaussians, z.clamp(-REACH, REACH) / REACH, (z >= 0).to(z.dtype)]
+        return torch.cat(parts, dim=-1).flatten(1)
+
+
+class ChannelNorm(nn.LayerNorm):
+    """Layer normalisation of images [B, C, H, W] over their channels, at each pixel."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return [B, C, H, W], with the channels last in memory."""
+        return super().forward(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def scale_pixels(observation: Tensor) -> Tensor:
+    """Return images [B, C, H, W] of uint8 or bool as float32 in [0, 1], others as they are.
+
+    The result lies in memory with its channels last, which makes updates 10 % faster; stacking
+    bytes is the fastest way to that layout.
+    """
+    if observation.dtype not in (torch.uint8, torch.bool):
         return observation
-    pixels = torch.stack(observation.unbind(1), -1)  # [B, H, W, C]
-    return pixels.float().div_(255.0).permute(0, 3, 1, 2)
+    pixels = torch.stack(observation.unbind(1), -1).float()  # [B, H, W, C]
+    if observation.dtype == torch.uint8:
+        pixels.div_(255.0)
+    return pixels.permute(0, 3, 1, 2)
 
 
-class _OfActions(torch.autograd.Function):
-    """x_b · weight[a_b]ᵀ + bias[a_b], [B, K], by one small product for each action taken.
-
-    Autograd would make A gradients of the whole head, each nearly all zeros, and add them.
-
-    Inputs: x [B, H], weight [A * K, H], bias [A * K], action int64 [B], A, and memory for the
-    weight's gradient, used while the weight has none to add to: fresh pages of tens of megabytes
-    cost more than the products that fill them.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        action: Tensor,
-        n_actions: int,
-        memory: Tensor | None,
-    ) -> Tensor:
-        ctx.memory, ctx.order = memory, action.argsort(stable=True)
-        ctx.counts = torch.bincount(action, minlength=n_actions).tolist()
-        x = x[ctx.order]
-        ctx.save_for_backward(x, weight, bias)
-        sorted_ = x.new_empty(len(x), len(bias) // n_actions)  # [B, K]
-        for w, b, rows, out in zip(
-            weight.chunk(n_actions),
-            bias.chunk(n_actions),
-            x.split(ctx.counts),
-            sorted_.split(ctx.counts),
-            strict=True,
-        ):
-            # the other way round: with few rows a third faster than rows @ w.T
-            out.copy_(torch.addmm(b[:, None], w, rows.T).T)
-        return torch.empty_like(sorted_).index_copy_(0, ctx.order, sorted_)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias = ctx.saved_tensors
-        n_actions = len(ctx.counts)
-        of_weight = ctx.memory if weight.grad is None else torch.empty_like(weight)
-        of_bias, sorted_ = torch.empty_like(bias), torch.empty_like(x)
-        for w, rows, g, to_x, to_w, to_b in zip(
-            weight.chunk(n_actions),
-            x.split(ctx.counts),
-            gradient[ctx.order].split(ctx.counts),
-            sorted_.split(ctx.counts),
-            of_weight.chunk(n_actions),
-            of_bias.chunk(n_actions),
-            strict=True,
-        ):
-            torch.mm(g, w, out=to_x)
-            torch.mm(g.T, rows, out=to_w)  # zeros for an action that nobody took
-            torch.sum(g, 0, out=to_b)
-        of_x = torch.empty_like(sorted_).index_copy_(0, ctx.order, sorted_)
-        # an alias, which autograd takes for the gradient as it is; it would copy the memory itself
-        return of_x, of_weight.detach(), of_bias, None, None, None
+MakeHead = Callable[[nn.Linear, tuple[int, int, int], Tensor | None], ValueHead]
 
 
 def build_network(
-    spec: Mlp | NatureCnn,
+    spec: Mlp | NatureCnn | SmallCnn,
     env: VectorEnv,
     shape: tuple[int, int, int],
     sees_time: bool,
     sees_stock: bool,
     stock_scale: float,
-    totals: np.ndarray | None = None,
+    attainable: np.ndarray | None = None,
+    make_head: MakeHead = Head,
 ) -> QuantileNetwork:
     """Build the network that `spec` describes; parameters come from torch's global generator.
 
     Args:
-      spec: `network=mlp` or `network=nature_cnn`.
+      spec: `network=mlp`, `rbf_mlp`, `nature_cnn` or `small_cnn`.
       env: whose observations it reads, (features,) or (channels, height, width).
       shape: (A, M, N).
       sees_time, sees_stock: whether t and S_t are inputs.
-      stock_scale: learned reward units. totals: what rewards may still add from t on, [T, J].
+      stock_scale: learner's reward units, at first.
+      attainable: returns that can still be earned from each t on, [T, J]; for RBF features only.
+      make_head: `Head` or `rigor.learning.fast_head.FastHead`.
 
     Raises:
-      UserError: the network does not fit the observations, or the environment has no coordinates
-        or no basis of its actions.
+      UserError: the network does not fit the observations, or the environment declares no
+        coordinates or no basis of its actions.
     """
-    observation_shape, basis, after = env.observation_shape, None, None
-    embeddings = [sees_time, sees_stock]
-    if isinstance(spec, NatureCnn):
-        encoder, n_features = _nature_trunk(observation_shape)
-        time, stock = (_embedding(spec.embedding) if seen else None for seen in embeddings)
-        n_in = n_features + spec.embedding * sum(embeddings)
-        torso = nn.Sequential(nn.Linear(n_in, spec.hidden), nn.ReLU())
-        n_hidden = spec.hidden
+    if isinstance(spec, NatureCnn | SmallCnn):
+        encoder, time, stock, after = _cnn_parts(spec, env, sees_time, sees_stock)
+        hidden = [spec.hidden]
     else:
-        if len(observation_shape) == 3 and min(observation_shape[1:]) >= 36:
-            raise UserError(
-                f"network=mlp: observations are images {list(observation_shape)}; use "
-                "network=nature_cnn"
-            )
-        if spec.actions == "smooth":
-            declared = _declared(env, "action_basis", "network.actions=smooth")
-            basis = torch.from_numpy(declared).float()
-        if spec.bumps:
-            encoder = Bumps(
-                spec.bumps, _declared(env, "coordinates", f"network.bumps={spec.bumps}")
-            )
-            time, stock = (
-                Bumps(spec.bumps, lambda z: REACH * z) if seen else None for seen in embeddings
-            )
-        else:
-            encoder = nn.Flatten()
-            time, stock = (nn.Identity() if seen else None for seen in embeddings)
-        n_in = encoder(torch.zeros(1, *observation_shape)).shape[1]
-        if stock is not None and spec.bumps and totals is not None:
-            after = torch.from_numpy(totals)
-        n_stocks = 1 if after is None else after.shape[1]
-        for one, n_inputs in ((time, 1), (stock, n_stocks)):
-            n_in += 0 if one is None else one(torch.zeros(1, n_inputs)).shape[1]
-        sizes = [n_in, *spec.hidden]
-        layers = [
-            layer
-            for n_in, n_out in itertools.pairwise(sizes)
-            for layer in (nn.Linear(n_in, n_out), nn.ReLU())
-        ]
-        torso, n_hidden = nn.Sequential(*layers), sizes[-1]
+        encoder, time, stock, after = _mlp_parts(spec, env, sees_time, sees_stock, attainable)
+        hidden = spec.hidden
+    n_stocks = 1 if after is None else after.shape[1]
+    n_in = _width(encoder, env.observation_shape) + _width(time, (1,)) + _width(stock, (n_stocks,))
+    layers: list[nn.Module] = []
+    for n_out in hidden:
+        layers.append(nn.Linear(n_in, n_out))
+        layers += [nn.LayerNorm(n_out)] if spec.norm == "layer" else []
+        layers.append(nn.ReLU())
+        n_in = n_out
+    basis = _action_basis(spec, env)
     n_sets = shape[0] if basis is None else basis.shape[1]
-    head = nn.Linear(n_hidden, n_sets * shape[1] * shape[2])
-    scales = env.time_scale, stock_scale
-    return QuantileNetwork(encoder, torso, head, time, stock, shape, *scales, basis, after)
+    head = make_head(nn.Linear(n_in, n_sets * shape[1] * shape[2]), shape, basis)
+    torso = nn.Sequential(*layers)
+    return QuantileNetwork(encoder, torso, head, time, stock, env.time_scale, stock_scale, after)
 
 
-def _declared(env: VectorEnv, name: str, asked: str) -> Any:
-    found = getattr(env, name, None)
-    if found is None:
+Parts = tuple[nn.Module, nn.Module | None, nn.Module | None, Tensor | None]
+"""Encoder, embeddings of time and stock, and the attainable returns that the stock enters with."""
+
+
+def _cnn_parts(
+    spec: NatureCnn | SmallCnn, env: VectorEnv, sees_time: bool, sees_stock: bool
+) -> Parts:
+    encoder = _convolutions(spec, env.observation_shape)
+    # Linear and ReLU, as the paper embeds t
+    time, stock = (
+        nn.Sequential(nn.Linear(1, spec.embedding), nn.ReLU()) if seen else None
+        for seen in (sees_time, sees_stock)
+    )
+    return encoder, time, stock, None
+
+
+def _mlp_parts(
+    spec: Mlp, env: VectorEnv, sees_time: bool, sees_stock: bool, attainable: np.ndarray | None
+) -> Parts:
+    shape, n = env.observation_shape, spec.rbf_features
+    if len(shape) == 3 and min(shape[1:]) >= _SMALLEST_SIDE:
         raise UserError(
-            f"{asked}: this environment declares no {name}; use network.bumps=0 "
-            "network.actions=separate"
+            f"network=mlp: observations are images {list(shape)}; use network=nature_cnn"
         )
-    return found
+    sees = sees_time, sees_stock
+    if not n:
+        identities = [nn.Identity() if seen else None for seen in sees]
+        n_features = int(np.prod(shape))
+        encoder = Normaliser(n_features) if spec.normalise else nn.Flatten()
+        return encoder, identities[0], identities[1], None
+    coordinates = None if env.problem is None else env.problem.coordinates
+    if coordinates is None:
+        raise _undeclared(f"network.rbf_features={n}", "coordinates")
+    time, stock = (RbfFeatures(n, lambda z: REACH * z) if seen else None for seen in sees)
+    after = None if attainable is None or not sees_stock else torch.from_numpy(attainable)
+    return RbfFeatures(n, coordinates), time, stock, after
 
 
-def _embedding(size: int) -> nn.Module:
-    """One scalar to `size` features, as the paper embeds t (Linear and ReLU)."""
-    return nn.Sequential(nn.Linear(1, size), nn.ReLU())
+def _action_basis(spec: Mlp | NatureCnn | SmallCnn, env: VectorEnv) -> Tensor | None:
+    """Return the basis of the actions, float32 [A, D], where the config asks for it."""
+    if not isinstance(spec, Mlp) or spec.action_basis == "none":
+        return None
+    basis = None if env.problem is None else env.problem.action_basis
+    if basis is None:
+        raise _undeclared("network.action_basis=polynomial", "action_basis")
+    return torch.from_numpy(basis).float()
 
 
-def _nature_trunk(observation_shape: tuple[int, ...]) -> tuple[nn.Module, int]:
-    """The three convolutions of Mnih et al. (2015) and the number of features they give.
+def _undeclared(asked: str, name: str) -> UserError:
+    return UserError(
+        f"{asked}: this environment declares no {name}; use network.rbf_features=0 "
+        "network.action_basis=none"
+    )
+
+
+def _width(module: nn.Module | None, shape: tuple[int, ...]) -> int:
+    """Return the number of features that a module gives for one input of a shape."""
+    if module is None:
+        return 0
+    with torch.no_grad():
+        return int(module(torch.zeros(1, *shape)).shape[1])
+
+
+def _convolutions(spec: NatureCnn | SmallCnn, shape: tuple[int, ...]) -> nn.Module:
+    """Return the convolutions of Mnih et al. (2015), or the one of Young and Tian (2019).
 
     Raises:
       UserError: the observation is no image, or smaller than the convolutions reach.
     """
-    if len(observation_shape) != 3 or min(observation_shape[1:]) < _SMALLEST_SIDE:
+    least = _SMALLEST_SIDE if isinstance(spec, NatureCnn) else _FILTER_SIDE
+    side = min(shape[1:]) if len(shape) == 3 else 0
+    if side < least:
+        network = "nature_cnn" if isinstance(spec, NatureCnn) else "small_cnn"
         raise UserError(
-            f"network=nature_cnn: needs images of {_SMALLEST_SIDE} or more pixels a side, and this "
-            f"environment shows arrays of shape {observation_shape}; use network=mlp"
+            f"network={network}: needs images of {least} or more pixels a side, and this "
+            f"environment shows arrays of shape {shape}; use "
+            f"network={'small_cnn' if side >= _FILTER_SIDE else 'mlp'}"
         )
-    trunk = nn.Sequential(
-        nn.Conv2d(observation_shape[0], 32, 8, stride=4),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 4, stride=2),
-        nn.ReLU(),
-        nn.Conv2d(64, 64, 3, stride=1),
-        nn.ReLU(),
-        nn.Flatten(),
-    )
-    with torch.no_grad():
-        n_features = trunk(torch.zeros(1, *observation_shape)).shape[1]
-    return trunk.to(memory_format=torch.channels_last), n_features  # type: ignore[call-overload]
+    layers: list[nn.Module] = []
+    n_in = shape[0]
+    sizes = [(32, 8, 4), (64, 4, 2), (64, 3, 1)]  # channels, filter and stride
+    if isinstance(spec, SmallCnn):
+        sizes = [(spec.filters, _FILTER_SIDE, 1)]
+    for n_out, size, stride in sizes:
+        layers.append(nn.Conv2d(n_in, n_out, size, stride))
+        layers += [ChannelNorm(n_out)] if spec.norm == "layer" else []
+        layers.append(nn.ReLU())
+        n_in = n_out
+    trunk = nn.Sequential(*layers, nn.Flatten())
+    return trunk.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

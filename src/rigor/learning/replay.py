@@ -1,40 +1,37 @@
-"""Replay: every frame once, in lockstep rows over the environments, and its file.
+"""Replay: a ring of rows in memory that stores every frame once.
 
-A row holds, for each of E environments, what was observed *before* a step and what the step gave.
-The observation after the step is the next row's; so the final observation of an episode stands in
-a row of its own (the autoreset step), which no batch starts from.
+A row holds one step of E environments: the observations before the step, and its results. The
+observation after the step is in the next row. So the final observation of an episode has a row of
+its own, that of the autoreset, from which no batch starts.
 """
 
-import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
 from rigor.errors import UserError
-from rigor.learning.checkpoint import CorruptCheckpoint
+from rigor.runs.memory import SHARE, free_memory, runs_on_gpu
 
 Columns = dict[str, np.ndarray]
-
-_CHUNK = 2048  # rows that go between a GPU and the file at a time
 
 
 @dataclass
 class Batch:
-    """Transitions. Observations carry their stacks; rewards are raw.
+    """B transitions as the replay stores them. Observations carry their stacks; rewards are raw.
 
-    What follows an action may be there K times, one for each branch: [B · K], the branches of a
-    transition side by side.
+    A transition spans at most n steps; it is shorter where an episode ended or the newest row is.
+    K sampled next states of each transition lie side by side in [B · K]; K = 1 for those that
+    happened.
 
-    observation: [B, *shape], observation_next: [B · K, *shape], where the replay's frames are. The
-    rest is numpy.
+    observation: [B, *shape], observation_next: [B · K, *shape], on the device of the replay's
+    frames. The rest is numpy.
     t: int64 [B], agent steps since the reset. stock: S_t, float64 [B]. stock_start: S_0 of the
-    episode, float64 [B]. action: int64 [B]. reward: float64 [B · K]. terminated: bool [B · K].
+    episode, float64 [B]. action: int64 [B], the first. reward, terminated: of each step, float64
+    and bool [n, B · K]. length: steps that belong to the transition, int64 [B · K].
     """
 
     observation: Tensor
@@ -45,11 +42,31 @@ class Batch:
     action: np.ndarray
     reward: np.ndarray
     terminated: np.ndarray
+    length: np.ndarray
+
+
+class Transitions(NamedTuple):
+    """A `Batch` as an update reads it: tensors, with next stocks and what the rewards contribute.
+
+    observation: [B, *shape]. t: int64 [B]. stock: S_t, float64 [B]. action: int64 [B].
+    observation_next: [B · K, *shape]. t_next: t + n, int64 [B · K]. stock_next: S_{t+n}, float64
+    [B · K]. start, slope: of the targets start + slope · after, float32 [B · K, M].
+    """
+
+    observation: Tensor
+    t: Tensor
+    stock: Tensor
+    action: Tensor
+    observation_next: Tensor
+    t_next: Tensor
+    stock_next: Tensor
+    start: Tensor
+    slope: Tensor
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a row holds.
+    """The columns of a row.
 
     n_envs: E. frame_shape, frame_dtype: one frame (one observation where stack is 1).
     stack: frames in an observation.
@@ -82,51 +99,40 @@ class Layout:
 
 
 def rows_for(capacity: int, layout: Layout) -> int:
-    """Return the rows that hold `capacity` transitions, and the one that completes the newest."""
+    """Return the rows for `capacity` transitions, and one that completes the newest of them."""
     return -(-capacity // layout.n_envs) + 1
 
 
 def place_frames(
     capacity: int, steps: int, layout: Layout, device: torch.device, free: int | None = None
 ) -> torch.device:
-    """Return where the frames go: to the GPU where they fit, else to the machine's memory.
+    """Return the device of the frames: the GPU where they fit, else the machine's memory.
 
     Args:
       capacity: transitions. steps: agent steps of the run, beyond which a ring is not filled.
       layout: of a row. device: where the networks live.
-      free: bytes of the machine's memory at hand; asks the system when None.
+      free: bytes of the machine's memory at hand for this run; asks the system when None.
 
     Raises:
-      UserError: neither holds them; nothing has been allocated. Names what is needed, what there
-        is and the largest capacity that fits.
+      UserError: neither is large enough; nothing has been allocated. The message has the memory
+        needed, the memory free and the largest capacity that fits.
     """
     if device.type == "cuda":
         frames = rows_for(capacity, layout) * layout.columns()["frame"].itemsize
-        # half is left to the networks, and to other runs that share the GPU
-        if frames < 0.5 * torch.cuda.mem_get_info(device)[0]:
+        free_on_gpu, all_of_gpu = torch.cuda.mem_get_info(device)
+        # The other half is for the networks.
+        if frames < 0.5 * min(free_on_gpu, all_of_gpu / runs_on_gpu()):
             return device
-    free = _free_memory() if free is None else free
+    free = free_memory() if free is None else free
     needed = rows_for(min(capacity, steps), layout) * layout.row_bytes()
     if needed > 0.9 * free:
         fits = max(0, int(0.9 * free / layout.row_bytes()) - 1) * layout.n_envs
+        for_one = " for each of the runs at once" if SHARE in os.environ else ""
         raise UserError(
             f"train.replay_capacity={capacity}: needs {needed / 1e9:.2f} GB of memory and "
-            f"{free / 1e9:.2f} GB are free; train.replay_capacity={fits} fits"
+            f"{free / 1e9:.2f} GB are free{for_one}; train.replay_capacity={fits} fits"
         )
     return torch.device("cpu")
-
-
-def _free_memory() -> int:
-    """Return the bytes that this process may still take: the machine's, or its container's."""
-    free = [psutil.virtual_memory().available]
-    group = Path("/sys/fs/cgroup")
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
-            free.append(int((group / limit).read_text()) - int((group / used).read_text()))
-    return min(free)
 
 
 class Replay:
@@ -135,7 +141,7 @@ class Replay:
     Args:
       capacity: transitions kept (rounded up to whole rows).
       layout: of a row.
-      device: where the frames are; the other columns are the machine's.
+      device: of the frames; the other columns are in the machine's memory.
     """
 
     def __init__(self, capacity: int, layout: Layout, device: torch.device | str = "cpu") -> None:
@@ -144,10 +150,10 @@ class Replay:
         self.added = 0
         columns = layout.columns()
         frame = columns.pop("frame")
-        self._nowhere = self.n_rows * layout.n_envs  # the place of a frame that is always zero
-        shape = (self._nowhere + 1, *layout.frame_shape)
-        # [rows * E + 1, *frame]: one flat gather serves every environment. np.zeros takes pages
-        # from the system as they are written: a short run stays small.
+        self._zero_frame = self.n_rows * layout.n_envs  # index of a frame that is always zero
+        shape = (self._zero_frame + 1, *layout.frame_shape)
+        # [rows * E + 1, *frame]: one flat gather serves every environment. The system allocates
+        # the pages of np.zeros when they are written, so a short run stays small.
         if torch.device(device).type == "cpu":
             self.frames = torch.from_numpy(np.zeros(shape, frame.base))
         else:
@@ -169,10 +175,13 @@ class Replay:
             self.columns[name][row] = values
         self.added += 1
 
-    def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:
-        """Draw transitions uniformly, with replacement, among those that are whole.
+    def sample(self, batch_size: int, rng: np.random.Generator, n_step: int = 1) -> Batch:
+        """Draw transitions uniformly, with replacement, among the complete ones.
 
-        Whole: the row after it is written, and the frames of its stack are still there.
+        A transition is complete if the next row is written and the ring still holds its frames.
+
+        Args:
+          batch_size: B. rng: for the draw. n_step: most steps of a transition.
         """
         columns, stack = self.columns, self.layout.stack
         oldest = max(0, self.added - self.n_rows)
@@ -182,17 +191,28 @@ class Replay:
             again = np.flatnonzero(~fine)
             rows[again], envs[again] = self._draw(len(again), rng, first)
         at = rows % self.n_rows
-        observation, observation_next = self._gather(rows, envs, columns["t"][at, envs])
         scalars = {
-            name: columns[name][at, envs]
-            for name in ("t", "stock", "stock_start", "action", "reward", "terminated")
+            name: columns[name][at, envs] for name in ("t", "stock", "stock_start", "action")
         }
         scalars["t"] = scalars["t"].astype(np.int64)
         scalars["action"] = scalars["action"].astype(np.int64)
-        return Batch(observation, observation_next, **scalars)
+        # a row that is not valid ends its episode: an autoreset, or a resumption
+        steps = rows + np.arange(n_step)[:, None]  # [n, B]
+        belongs = (steps < self.added - 1) & columns["valid"][steps % self.n_rows, envs]
+        belongs = np.logical_and.accumulate(belongs)
+        length = belongs.sum(0)
+        observation, observation_next = self._gather(rows, envs, scalars["t"], length)
+        return Batch(
+            observation,
+            observation_next,
+            **scalars,
+            reward=np.where(belongs, columns["reward"][steps % self.n_rows, envs], 0.0),
+            terminated=belongs & columns["terminated"][steps % self.n_rows, envs],
+            length=length,
+        )
 
     def rows(self, name: str, start: int, n: int) -> np.ndarray:
-        """Return n rows of a column: the machine's own memory, or a copy of a GPU's."""
+        """Return n rows of a column: a view of the machine's memory, or a copy of a GPU's."""
         if name in self.columns:
             return self.columns[name][start : start + n]
         n_envs = self.layout.n_envs
@@ -200,7 +220,7 @@ class Replay:
         return frames.cpu().numpy().reshape(n, n_envs, *self.layout.frame_shape)
 
     def put(self, name: str, start: int, values: np.ndarray) -> None:
-        """Write n rows [n, E, ...] of a column from row `start` on."""
+        """Write n rows [n, E, ...] of a column, beginning at row `start`."""
         if name in self.columns:
             self.columns[name][start : start + len(values)] = values
             return
@@ -214,86 +234,18 @@ class Replay:
         """Draw n places in rows [first, newest) and environments."""
         return rng.integers(first, self.added - 1, n), rng.integers(0, self.layout.n_envs, n)
 
-    def _gather(self, rows: np.ndarray, envs: np.ndarray, t: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return the stacks at rows and at rows + 1; frames before the reset are zero."""
+    def _gather(
+        self, rows: np.ndarray, envs: np.ndarray, t: np.ndarray, length: np.ndarray
+    ) -> tuple[Tensor, Tensor]:
+        """Return the stacks at rows and at rows + length; frames before the reset are zero."""
         stack, n_envs = self.layout.stack, self.layout.n_envs
-        ages = np.arange(stack - 1, -2, -1)  # steps back, of each frame of both stacks
-        places = ((rows[:, None] - ages) % self.n_rows) * n_envs + envs[:, None]  # [B, stack + 1]
-        # the frame `age` steps back exists from t = age on, in this stack and in the next alike
-        places[ages > t[:, None]] = self._nowhere
+        ages = np.tile(np.arange(stack - 1, -1, -1), (len(rows), 2))  # steps back, [B, 2 · stack]
+        ages[:, stack:] -= length[:, None]
+        places = ((rows[:, None] - ages) % self.n_rows) * n_envs + envs[:, None]
+        # The frame `age` steps back exists if t >= age, in this stack and in the next one.
+        places[ages > t[:, None]] = self._zero_frame
         index = torch.from_numpy(places.ravel()).to(self.frames.device, non_blocking=True)
         frames = self.frames.index_select(0, index).unflatten(0, places.shape)
         if stack == 1:
             return frames[:, 0], frames[:, 1]
-        return frames[:, :-1], frames[:, 1:]
-
-
-class ReplayFile:
-    """The ring on disk: rows are written once, in slack that no kept checkpoint needs.
-
-    Args:
-      path: of the file.
-      replay: whose rows it holds.
-      slack: rows beyond the ring; as many as are added while checkpoints are kept.
-    """
-
-    def __init__(self, path: Path, replay: Replay, slack: int) -> None:
-        self.path, self.replay = path, replay
-        self.n_rows = replay.n_rows + slack
-        self.written = 0
-        self._starts, self.size = self._segments()
-
-    def write(self) -> None:
-        """Bring the file up to the newest row, and to the disk."""
-        replay = self.replay
-        begin = max(self.written, replay.added - replay.n_rows)
-        with open(self.path, "r+b" if self.path.exists() else "w+b") as file:
-            for name in replay.layout.columns():
-                for row, source, n in self._runs(begin, replay.added):
-                    file.seek(self._offset(name, row))
-                    file.write(np.ascontiguousarray(replay.rows(name, source, n)).data.cast("B"))
-            file.flush()
-            os.fsync(file.fileno())
-        self.written = replay.added
-
-    def read(self, added: int) -> None:
-        """Fill the replay with the rows that it held when `added` rows had been added.
-
-        Raises:
-          CorruptCheckpoint: the file is missing or too short.
-        """
-        replay = self.replay
-        begin = max(0, added - replay.n_rows)
-        if not self.path.exists():
-            raise CorruptCheckpoint(f"{self.path}: missing")
-        with open(self.path, "rb") as file:
-            for name in replay.layout.columns():
-                for row, target, n in self._runs(begin, added):
-                    file.seek(self._offset(name, row))
-                    # straight into the ring: a copy on the way could exceed the memory
-                    rows = replay.rows(name, target, n)
-                    if file.readinto(rows.data.cast("B")) != rows.nbytes:
-                        raise CorruptCheckpoint(f"{self.path}: ends before row {added}")
-                    if name not in replay.columns:
-                        replay.put(name, target, rows)
-        replay.added = self.written = added
-
-    def _segments(self) -> tuple[dict[str, tuple[int, int]], int]:
-        """Return (start, bytes a row) of each column's segment, and the size of the whole."""
-        starts, at = {}, 0
-        for name, dtype in self.replay.layout.columns().items():
-            starts[name] = (at, dtype.itemsize)
-            at += dtype.itemsize * self.n_rows
-        return starts, at
-
-    def _offset(self, name: str, row: int) -> int:
-        start, size = self._starts[name]
-        return start + row * size
-
-    def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Split rows [begin, end) where either ring wraps: (row in file, row in memory, count)."""
-        while begin < end:
-            in_file, in_memory = begin % self.n_rows, begin % self.replay.n_rows
-            n = min(end - begin, self.n_rows - in_file, self.replay.n_rows - in_memory, _CHUNK)
-            yield in_file, in_memory, n
-            begin += n
+        return frames[:, :stack], frames[:, stack:]

@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from rigor.checks import warnings
-from rigor.config import Config
+from rigor.config.config import Config
+from rigor.config.schemas import TrainReplay
+from rigor.config.validate import warnings
 from rigor.errors import UserError
-from rigor.launch.job import Job, tracked_as
-from rigor.learning import evaluate, loop
-from rigor.tracking.metrics import MetricsFile
-from rigor.tracking.progress import Progress
-from rigor.tracking.rundir import RunDirectory, commit, versions
-from rigor.tracking.wandb_sink import Sink, open_sink
+from rigor.learning import evaluate, loop, parallel_loop
+from rigor.learning.engine import lacks_bf16
+from rigor.learning.milestones import COLUMNS, Outputs
+from rigor.learning.training import State, Training
+from rigor.runs.directory import RunDirectory
+from rigor.runs.job import Job, wandb_names
+from rigor.runs.metrics import MetricsFile
+from rigor.runs.progress import Progress
+from rigor.runs.provenance import source
+from rigor.runs.trackers import Trackers, open_trackers
 
 
 def choose_device(name: str) -> torch.device:
@@ -60,20 +65,23 @@ def work(
       after: collects what is to be closed once the status is written.
     """
     config = job.config
-    source = {"commit": commit(), "versions": versions()}  # of what is running now
+    made_by = source()
     device = choose_device(config.device)
-    run.write_status("running", gpu=gpu_of(device))
+    run.write_status("running", gpu=gpu_of(device), commit=made_by["commit"])
     torch.set_num_threads(1)  # one run, one core: two threads are slower than two runs
-    training = loop.Training(config, run, device)
+    training = Training(config, run, device)
     after.callback(training.env.close)
-    names = tracked_as(job, sweep)
-    described = job.plain | source | {"choices": names["choices"]}
-    sink = open_sink(config.tracker, run.path, described, names)
+    names = wandb_names(job.plain, sweep)
+    described = job.plain | made_by | {"choices": names["choices"]}
     result: dict[str, Any] = {}
-    after.callback(lambda: sink.finish(0 if result else 1, result))
     notes: list[str] = warnings(config)
+    if config.train.precision == "bf16" and lacks_bf16(device):
+        notes.append(
+            "train.precision=bf16: this processor has no instructions for it, and updates are "
+            "several times slower than with train.precision=fp32"
+        )
     state = training.start(notes.append)
-    metrics = MetricsFile(run.metrics_path, loop.COLUMNS).open(state.told)
+    metrics = MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged)
 
     def beat(step: int, rate: float, seconds_left: float | None) -> None:
         run.write_status("running", step=step, steps_per_second=rate, seconds_left=seconds_left)
@@ -81,6 +89,8 @@ def work(
     progress = Progress(
         job.steps, job.label, run.log_path, enabled=True, start=state.steps, beat=beat
     )
+    sink = open_trackers(config.tracker, run.path, described, names, progress.note)
+    after.callback(lambda: sink.finish(0 if result else 1, result))
 
     def stop_alive() -> int | None:
         """Return the signal that asks for a stop; asked in every step, of evaluations too."""
@@ -90,9 +100,13 @@ def work(
     with metrics, progress:
         for note in notes:
             progress.note(note)
-        loop.train(training, state, metrics, progress, sink, stop_alive)
-        training.choose_initial_stock(state, progress.note)
-        result |= _result(job, training, state, sink, stop_alive) | source
+        sink.catch_up()
+        outputs = Outputs(metrics, progress, sink, stop_alive)
+        if state.steps < config.train.steps or state.steps_logged < state.steps:
+            (parallel_loop if training.memory is None else loop).train(training, state, outputs)
+        progress.average = state.steps / state.seconds
+        training.choose_initial_stock(state, progress.note, stop_alive)
+        result |= _result(job, training, state, sink, stop_alive, progress.note) | made_by
         result |= _exact(config, training, progress.note)
     run.write_result(result)
     run.write_status("done", step=state.steps)
@@ -101,43 +115,58 @@ def work(
 
 def _result(
     job: Job,
-    training: loop.Training,
-    state: loop.State,
-    sink: Sink,
+    training: Training,
+    state: State,
+    sink: Trackers,
     stop: Callable[[], int | None],
+    note: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Play the final games and return what `result.json` holds."""
+    """Play the final episodes and return the contents of `result.json`."""
     config = job.config
     seed = training.seeds["final_evaluation"]
-    games = training.evaluate(config.evaluate.final_episodes, seed, stop)
-    sink.log_episodes(state.steps, asdict(games))
+    episodes = training.evaluate(config.final_episodes, seed, stop)
+    sink.log_episodes(state.steps, asdict(episodes))
+    if line := evaluate.unseen(episodes):
+        note(line)
+    if cut := evaluate.cut_at_limit(episodes):
+        note(f"final episodes: {cut}")
     result: dict[str, Any] = {}
-    for name, estimate in evaluate.summarise(config, games, config.seed).items():
-        key = "return" if name == "score" else name
-        result["return_mean" if name == "score" else key] = estimate.value
-        result |= {f"{key}_low": estimate.low, f"{key}_high": estimate.high}
+    for name, estimate in evaluate.summarise(config, episodes).items():
+        result |= estimate.columns(name)
     return result | {
-        "episodes": len(games.score),
-        "length_mean": float(np.mean(games.length)),
-        "returns": games.score.tolist(),
+        "episodes": len(episodes.score),
+        "episodes_cut": int(episodes.cut.sum()),
+        "length_mean": float(np.mean(episodes.length)),
+        "scores": episodes.score.tolist(),
         "steps": state.steps,
-        "frames": state.steps * training.frame_skip,
+        "frames": state.steps * training.env.frames_per_step,
         "updates": state.updates,
+        "simulator_states": _sampled_states(config, state),
+        "simulator_steps": state.search_steps,
         "initial_stock": training.agent.initial_stock,
         "horizons": config.bundle.n_horizons,
         "fit_error": config.bundle.fit_error,
         "seconds": state.seconds,
         "steps_per_second": state.steps / state.seconds,
         "config_hash": job.digest,
+        "sources": training.sources,
         "device": str(training.agent.device),
     }
 
 
-def _exact(config: Config, training: loop.Training, note: Callable[[str], None]) -> dict[str, Any]:
+def _sampled_states(config: Config, state: State) -> int:
+    """Return how many next states were drawn from the environment's dynamics for updates."""
+    train = config.train
+    if not isinstance(train, TrainReplay) or train.next_state_samples == 1:
+        return 0
+    return state.updates * train.batch_size * train.next_state_samples
+
+
+def _exact(config: Config, training: Training, note: Callable[[str], None]) -> dict[str, Any]:
     """Return the exact numbers of the trained policy; nothing where the problem has no model."""
-    if not hasattr(config.env, "model"):
+    if config.env.problem is None or config.env.problem.model is None:
         return {}
-    from rigor.exact.measure import measure
+    from rigor.exact.policy_evaluation import measure
 
     try:
         numbers = measure(config, training.agent)

@@ -18,6 +18,11 @@ class Linear:
         return self.start + (self.end - self.start) * step / self.steps
 
 
+def position(step: int, schedule_steps: int, restarts: bool) -> int:
+    """Return the step of a schedule at an agent step; one that restarts begins again at its end."""
+    return step % schedule_steps if restarts else step
+
+
 def crossings(before: int, after: int, every: int) -> int:
     """Count the multiples of `every` in (before, after].
 

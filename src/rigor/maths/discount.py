@@ -1,9 +1,9 @@
 """Discount functions d_t and their one-step factors d_{t+1}/d_t, in whole agent steps t.
 
-Each class is a schema as well as the working object; all are non-increasing with d_0 = 1. A
-one-step factor has its own closed form, never a quotient, so it outlives the underflow of d_t.
-Where d_t = E γ^t is a known mixture of exponentials, `mixture` or `atoms` says which (equation
-discount-function); `horizons.py` turns that into a bundle.
+Each class is both the config schema and the object that computes. All discounts are non-increasing
+with d_0 = 1. One-step factors have closed forms of their own, because a quotient of discounts fails
+once d_t underflows. If d_t = E γ^t is a known mixture of exponentials (equation discount-function),
+`mixture` or `atoms` describes it, and `horizons.py` turns it into a bundle.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from omegaconf import MISSING
 
 
 @dataclass
@@ -32,15 +31,15 @@ Atoms = tuple[np.ndarray, np.ndarray]  # (gammas, weights) with d_t = Σ weights
 
 
 class Discount(Protocol):
-    """What horizons, agents and exact solvers ask of a discount."""
+    """A discount function, as horizons, agents and exact solvers read it."""
 
     @property
     def mixture(self) -> Mixture | None:
-        """The continuous mixture of exponentials that d_t is, or None."""
+        """The continuous mixture of exponentials equal to d_t, or None."""
 
     @property
     def atoms(self) -> Atoms | None:
-        """The finite mixture of exponentials that d_t is, or None."""
+        """The finite mixture of exponentials equal to d_t, or None."""
 
     @property
     def tail_factor(self) -> float:
@@ -57,7 +56,7 @@ class Discount(Protocol):
 class Exponential:
     """d_t = γ^t, with `gamma` in [0, 1] per agent step."""
 
-    gamma: float = MISSING
+    gamma: float
 
     mixture: ClassVar[Mixture | None] = None
 
@@ -66,7 +65,7 @@ class Exponential:
 
     @property
     def atoms(self) -> Atoms:
-        """The one exponential that it is."""
+        """The single exponential γ, of weight 1."""
         return np.array([self.gamma]), np.ones(1)
 
     @property
@@ -75,7 +74,7 @@ class Exponential:
         return self.gamma
 
     def factor(self, t: ArrayLike) -> np.ndarray:
-        """Return γ^t (1 at t = 0, for γ = 0 too); `t` whole agent steps, any shape."""
+        """Return γ^t (1 at t = 0, even for γ = 0); `t` whole agent steps, any shape."""
         return np.power(float(self.gamma), _steps(t))
 
     def step_factor(self, t: ArrayLike) -> np.ndarray:
@@ -87,7 +86,7 @@ class Exponential:
 class Hyperbolic:
     """d_t = 1/(1 + kt), with `k` > 0 per agent step; a mixture with γ(u) = u^k."""
 
-    k: float = MISSING
+    k: float
 
     atoms: ClassVar[Atoms | None] = None
     tail_factor: ClassVar[float] = 1.0
@@ -113,8 +112,8 @@ class Hyperbolic:
 class GeneralizedHyperbolic:
     """d_t = (1 + kt)^−b, with `k` > 0 per agent step and `b` > 0; summable for b > 1."""
 
-    k: float = MISSING
-    b: float = MISSING
+    k: float
+    b: float
 
     atoms: ClassVar[Atoms | None] = None
     tail_factor: ClassVar[float] = 1.0
@@ -146,8 +145,8 @@ class GeneralizedHyperbolic:
 class QuasiHyperbolic:
     """d_0 = 1 and d_t = βγ^t for t > 0, with `beta` in (0, 1] and `gamma` in [0, 1]."""
 
-    beta: float = MISSING
-    gamma: float = MISSING
+    beta: float
+    gamma: float
 
     mixture: ClassVar[Mixture | None] = None
 
@@ -158,7 +157,7 @@ class QuasiHyperbolic:
 
     @property
     def atoms(self) -> Atoms:
-        """β of γ and 1 − β of an exponential of factor 0, which lives at t = 0 only."""
+        """γ with weight β, and 0 with weight 1 − β, which contributes at t = 0 only."""
         if self.beta == 1.0 or self.gamma == 0.0:
             return np.array([self.gamma]), np.ones(1)
         return np.array([self.gamma, 0.0]), np.array([self.beta, 1.0 - self.beta])
@@ -183,18 +182,18 @@ class CIR:
     """The price of a zero-coupon bond under Cox-Ingersoll-Ross rates (appendix, "discount-CIR").
 
     dr = a(b − r)dt + σ√r dW: `a` > 0, `b` > 0, `sigma` > 0, `r0` >= 0, time in agent steps.
-    2ab >= σ² keeps r strictly positive; without it d_t is non-increasing all the same, so it is not
-    asked for (erratum E12). d_t is asymptotically exponential, not hyperbolic (erratum E13).
+    2ab >= σ² would keep r strictly positive, but d_t is non-increasing without it, so it is not
+    required (erratum E12). d_t is asymptotically exponential, not hyperbolic (erratum E13).
 
     With h = √(a² + 2σ²), e = exp(−ht) and y(e) = a + h + (h − a)e, where h − a = 2σ²/(a + h),
-    log d_t = −2ab/(a + h) t − 2ab/σ² log(y(e)/2h) − 2 r0 (1 − e)/y(e): exp(ht) would overflow from
-    t ≈ 4,700 on (erratum E12).
+    log d_t = −2ab/(a + h) t − 2ab/σ² log(y(e)/2h) − 2 r0 (1 − e)/y(e). The paper's exp(ht) would
+    overflow from t ≈ 4,700 on (erratum E12).
     """
 
-    a: float = MISSING
-    b: float = MISSING
-    sigma: float = MISSING
-    r0: float = MISSING
+    a: float
+    b: float
+    sigma: float
+    r0: float
 
     mixture: ClassVar[Mixture | None] = None
     atoms: ClassVar[Atoms | None] = None
@@ -204,7 +203,7 @@ class CIR:
         _check_positive("b", self.b)
         _check_positive("sigma", self.sigma)
         if not 0.0 <= self.r0 < np.inf:
-            raise ValueError(f"discount.r0={self.r0}: the rate at the start must be 0 or above")
+            raise ValueError(f"discount.r0={self.r0}: the initial rate must be 0 or above")
 
     @property
     def tail_factor(self) -> float:
@@ -216,30 +215,30 @@ class CIR:
         return float(np.hypot(self.a, np.sqrt(2.0) * self.sigma))
 
     def factor(self, t: ArrayLike) -> np.ndarray:
-        """Return d_t by the log form; `t` whole agent steps, any shape."""
+        """Return d_t from its logarithm; `t` whole agent steps, any shape."""
         t = _steps(t)
         h, gap = self._h, 2.0 * self.sigma**2 / (self.a + self._h)  # gap = h − a
-        gone = -np.expm1(-h * t)  # 1 − e
-        y = 2.0 * h - gap * gone
+        decayed = -np.expm1(-h * t)  # 1 − e
+        y = 2.0 * h - gap * decayed
         power = 2.0 * self.a * self.b / self.sigma**2
         return np.exp(
             -2.0 * self.a * self.b / (self.a + h) * t
-            - power * np.log1p(-gap / (2.0 * h) * gone)
-            - 2.0 * self.r0 * gone / y
+            - power * np.log1p(-gap / (2.0 * h) * decayed)
+            - 2.0 * self.r0 * decayed / y
         )
 
     def step_factor(self, t: ArrayLike) -> np.ndarray:
-        """Return d_{t+1}/d_t by differences of the log form's terms, taken in closed form."""
+        """Return d_{t+1}/d_t from closed-form differences of the logarithm's terms."""
         e = np.exp(-self._h * _steps(t))
         h, gap = self._h, 2.0 * self.sigma**2 / (self.a + self._h)
-        lost = -np.expm1(-h) * e  # e − e', the prime meaning t + 1
+        decrease = -np.expm1(-h) * e  # e(t) − e(t + 1)
         y = self.a + h + gap * e
-        y_next = y - gap * lost
+        y_next = y - gap * decrease
         power = 2.0 * self.a * self.b / self.sigma**2
         return np.exp(
             -2.0 * self.a * self.b / (self.a + h)
-            - power * np.log1p(-gap * lost / y)
-            - 4.0 * h * self.r0 * lost / (y * y_next)
+            - power * np.log1p(-gap * decrease / y)
+            - 4.0 * h * self.r0 * decrease / (y * y_next)
         )
 
 
@@ -247,16 +246,16 @@ class CIR:
 class Capped:
     """One-step factors min(d̂_t, γ_tail) of another discount (section "Infinite Horizon").
 
-    Equal to holding d̂ constant from a time T on only where the base's d̂ is non-decreasing, which
-    CIR with r0 < b is not (erratum E14).
+    This holds d̂ constant from a time T on only if the base's d̂ is non-decreasing, which is not the
+    case for CIR with r0 < b (erratum E14).
 
     Attributes:
-      base: the discount to cap; anything with `factor` and `step_factor`.
+      base: the discount to cap.
       gamma_tail: the largest one-step factor, in (0, 1).
     """
 
-    base: Any = MISSING
-    gamma_tail: float = MISSING
+    base: Any
+    gamma_tail: float
 
     mixture: ClassVar[Mixture | None] = None
     atoms: ClassVar[Atoms | None] = None
@@ -274,8 +273,8 @@ class Capped:
     def factor(self, t: ArrayLike) -> np.ndarray:
         """Return Π_{s<t} min(d̂_s, γ_tail); `t` whole agent steps, any shape."""
         t = np.asarray(t, dtype=np.int64)
-        with np.errstate(divide="ignore"):  # a base with γ = 0
-            # a running product would stick at the smallest float: .98 of that rounds back to it
+        with np.errstate(divide="ignore"):  # log 0, for a base with γ = 0
+            # a running product would stay at the smallest float, since .98 of it rounds back up
             logs = np.log(self.step_factor(np.arange(t.max(initial=0))))
         return np.exp(np.concatenate([np.zeros(1), np.cumsum(logs)]))[t]
 
@@ -292,8 +291,8 @@ class TailIntegral:
     γ_tail (1 + kt)/(1 + kt + k), where the paper has γ_tail^k (erratum E6).
     """
 
-    k: float = MISSING
-    gamma_tail: float = MISSING
+    k: float
+    gamma_tail: float
 
     atoms: ClassVar[Atoms | None] = None
 
@@ -316,8 +315,7 @@ class TailIntegral:
 
     def factor(self, t: ArrayLike) -> np.ndarray:
         """Return γ_tail^t/(1 + kt); `t` whole agent steps, any shape."""
-        t = _steps(t)
-        return np.power(self.gamma_tail, t) / (1.0 + self.k * t)
+        return np.power(self.gamma_tail, _steps(t)) / (1.0 + self.k * _steps(t))
 
     def step_factor(self, t: ArrayLike) -> np.ndarray:
         """Return γ_tail (1 + kt)/(1 + k(t + 1)) (erratum E6)."""
@@ -331,20 +329,19 @@ def _steps(t: ArrayLike) -> np.ndarray:
 
 def _hyperbolic_step(k: float, t: ArrayLike) -> np.ndarray:
     """Return (1 + kt)/(1 + k(t + 1))."""
-    t = _steps(t)
-    return (1.0 + k * t) / (1.0 + k * (t + 1.0))
+    return (1.0 + k * _steps(t)) / (1.0 + k * (_steps(t) + 1.0))
 
 
 def _check_gamma(gamma: float) -> None:
     if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"discount.gamma={gamma}: a discount per agent step lies in [0, 1]")
+        raise ValueError(f"discount.gamma={gamma}: must lie in [0, 1]")
 
 
 def _check_tail(gamma_tail: float) -> None:
     if not 0.0 < gamma_tail < 1.0:
         raise ValueError(
-            f"discount.gamma_tail={gamma_tail}: the largest one-step factor lies strictly between "
-            f"0 and 1; without a cap use the uncapped discount"
+            f"discount.gamma_tail={gamma_tail}: must lie strictly between 0 and 1; choose the "
+            "uncapped discount for no cap"
         )
 
 

@@ -1,1 +1,1 @@
-"""What is read out of run directories: figures and tables."""
+"""Reports on run directories: data, tables, figures, pages, and evaluations of policies."""

@@ -1,0 +1,1 @@
+"""The commands, one in each module: `rigor-train` and the ones that read its run directories."""

@@ -1,0 +1,1 @@
+"""The config: schemas, composing and building, and checks across its groups."""

@@ -1,0 +1,237 @@
+"""Texts of the command line: the help, and one line for each error, with the nearest names."""
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import re
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+
+from rigor.config import config, groups
+from rigor.errors import UserError
+
+HELP = """\
+rigor-train: train a reinforcement-learning agent whose discount and risk measure are two
+independent choices.
+
+Choices (group=option)
+{choices}
+
+Values (key=value)
+{values}
+Examples
+  rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2
+  rigor-train env=cartpole agent=multihorizon discount=hyperbolic
+  rigor-train env=atari/pong agent=multihorizon risk=cvar risk.tau=0.25
+  rigor-train env=atari/pong --help          its values
+
+Several runs at once (with -m)
+  hydra/launcher=local       processes on this machine, hydra.launcher.n_jobs=N of them at a time
+                             (default: its cores); without it they run one after the other
+  hydra/launcher=slurm       submitted to a cluster; hydra.launcher.dry_run=true shows it first
+  rigor-sweep status DIR     progress of a sweep; rigor-sweep retry DIR repeats unfinished runs
+
+The same command resumes a stopped run and skips finished ones. -m sweeps over values.
+Hydra's own flags: rigor-train --hydra-help
+"""
+
+
+def line(error: HydraException) -> str:
+    """Return one line for an error of Hydra: the key, the value and the nearest names."""
+    first, *rest = [part.strip() for part in str(error).strip().splitlines() if part.strip()]
+    text = " ".join([first, *rest])
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        return _missing(str(error.missing_cfg_file), error.options or ())
+    if isinstance(error, OverrideParseException):
+        reason = "" if "Lexer" in first else f" ({rest[0]})"
+        way_out = """odd characters need quotes: 'key="~/a b"'"""
+        return f"{error.override}: not of the form key=value{reason}; {way_out}"
+    if found := re.match(r"Ambiguous value for argument '(.+)'", first):
+        key, _, values = found.group(1).partition("=")
+        way_out = f"add -m to sweep over them; where a key takes a list it is {key}=[{values}]"
+        return f"{found.group(1)}: several values; {way_out}"
+    if found := re.match(r"In '(.+)/(.+)': .*Key '(\w+)' not in 'Train(Replay|Parallel)'", text):
+        group, option, name, learner = found.groups()
+        own, other = ("replay", "parallel") if learner == "Parallel" else ("parallel", "replay")
+        return (
+            f"{group}={option} with learner={other}: it sets train.{name}, a key of learner={own}; "
+            f"use learner={own}"
+        )
+    if key := missing_key(error):
+        return no_such_key(key, getattr(error.__cause__, "parent_node", None))
+    if found := re.match(r"Error merging override (.+)", first):
+        reason = str(error.__cause__ or "").strip().partition("\n")[0]
+        return f"{found.group(1)}: {reason or 'does not fit the key'}"
+    return " ".join([first, *rest[:1]])
+
+
+def missing_key(error: HydraException) -> str | None:
+    """Return the key that the composed config lacks, if that is the error."""
+    found = re.match(r"Could not override '(.+?)'", str(error).strip())
+    return found.group(1) if found else None
+
+
+def flags(given: list[str]) -> Namespace:
+    """Parse the flags of the command line as Hydra does.
+
+    Raises:
+      UserError: a flag is unknown or lacks its value. Hydra would print its whole usage instead.
+    """
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            asked = get_args_parser().parse_args(given)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        reason = printed.getvalue().strip().rpartition("error: ")[2]
+        raise UserError(f"{reason}; values are set by key=value, see rigor-train --help") from end
+    modes = {"multirun": asked.multirun, "run": asked.run, "cfg": asked.cfg, "info": asked.info}
+    if len(given := [f"--{name}" for name, value in modes.items() if value]) > 1:
+        raise UserError(f"{' and '.join(given)} do not go together; leave one out")
+    return asked
+
+
+def refuse_values_of_groups(overrides: list[str]) -> None:
+    """Refuse `risk=null` and `=3`, on which Hydra would stop with a traceback.
+
+    Raises:
+      UserError: naming the override and the group's options.
+    """
+    options = groups.options()
+    for override in OverridesParser.create().parse_overrides(overrides):
+        group = override.key_or_group
+        if override.is_sweep_override() or override.is_delete() or group not in [*options, ""]:
+            continue
+        if not isinstance(override.value(), str | list | dict):
+            way_out = _choose(options[group]) if group else "write key=value"
+            raise UserError(f"{override.input_line}: no such option; {way_out}")
+
+
+def help_text(overrides: list[str], config_dir: str | None = None) -> str:
+    """Return the help, with the values that some overrides give.
+
+    Hydra's own help walks every group three times, which takes seconds with 57 Atari games.
+
+    Args:
+      overrides: of the command line; those that sweep are ignored.
+      config_dir: directory with options of the user.
+
+    Raises:
+      UserError: there is no such directory.
+    """
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise UserError(f"--config-dir={config_dir}: no such directory")
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    single = [part.input_line for part in parsed if not part.is_sweep_override()]
+    given = [line for line in single if line]
+    if config_dir is not None:
+        given.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
+    with initialize_config_module("rigor.conf", version_base="1.3"):
+        values = OmegaConf.to_yaml(compose("train", given))
+    shown = [f"  {line}" for line in values.splitlines() if "_target_" not in line]
+    choices = _choices(Path(config_dir) if config_dir else None)
+    return HELP.format(choices=choices, values="\n".join(shown) + "\n")
+
+
+def _choices(config_dir: Path | None) -> str:
+    """Return the options of every group, a line each, with those in the user's directory."""
+    named = groups.options()
+    for folder in sorted(config_dir.iterdir()) if config_dir else ():
+        if folder.is_dir():
+            own = named.setdefault(folder.name, [])
+            own += [name for name in groups.names_in(folder) if name not in own]
+    whole = named["env"]
+    named["env"] = groups.without_games(whole)
+    text = "\n".join(f"  {group}: {', '.join(names)}" for group, names in named.items() if names)
+    for family in groups.FAMILIES:
+        n = len(groups.games_of(family, whole))
+        text = text.replace(f" {family}<game>", f" {family}<game> ({n} games)")
+    return text
+
+
+def _choose(names: Sequence[str]) -> str:
+    if not names:
+        return "there are none"
+    return f"choose one of {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+
+
+def _missing(file: str, known: Sequence[str]) -> str:
+    """Return the line for a config file that does not exist, such as `env/atari/breakot`.
+
+    Args:
+      file: the group and the option.
+      known: options of the group as Hydra lists them, which include those of `--config-dir`.
+    """
+    group, _, option = file.removesuffix(".yaml").partition("/")
+    options = groups.options()
+    if group in options:
+        own = [] if "/" in option else known
+        schemas = [cls.__name__ for cls in groups.SCHEMAS.get(group, ())]
+        ours = options[group]
+        known = ours + [name for name in own if name not in [*ours, *schemas]]
+    else:  # a group of Hydra or of the user
+        group, _, option = file.removesuffix(".yaml").rpartition("/")
+    nearest = difflib.get_close_matches(option, known, n=3)
+    tail = option.rpartition("/")[2]
+    nearest += [name for name in known if name.rpartition("/")[2] == tail]
+    hint = f"did you mean {' or '.join(dict.fromkeys(nearest))}?" if nearest else None
+    choice = f"{group or '--config-name'}={option}"
+    return f"{choice}: no such option; {hint or _choose(known)}"
+
+
+def no_such_key(key: str, node: Any = None) -> str:
+    """Return the line for a key that the composed config does not have.
+
+    Args:
+      key: as typed. node: the part of the config that lacks it, such as that of `discount`.
+    """
+    group, _, name = key.partition(".")
+    target = node.get("_target_") if isinstance(node, DictConfig) else None
+    options = groups.options_of(group)
+    chosen = [option for option, cls in options.items() if groups.target_of(cls) == target]
+    owners = [
+        option
+        for option, schema in options.items()
+        if name in [field.name for field in dataclasses.fields(schema)]
+    ]
+    if group == "train" and owners:
+        replays = "control_replay" in owners
+        has = "a replay and a target network" if replays else "rollouts"
+        learner = "replay" if replays else "parallel"
+        return f"{key}: a key of learner={learner}, since only that one has {has}"
+    if owners:  # such as discount.k where discount=exponential was chosen
+        now = f"; now {group}={chosen[0]}" if len(chosen) == 1 else ""
+        return f"{key} needs {' or '.join(f'{group}={option}' for option in owners)}{now}"
+    if key.startswith("env.kwargs."):
+        return f"{key}: not set yet; add it with +{key}=VALUE"
+    if target and not chosen:  # a class of the user
+        own = [str(known) for known in node if known != "_target_"]
+        nearest = difflib.get_close_matches(key.rpartition(".")[2], own, n=1)
+        place = key.rpartition(".")[0]
+        hint = f"did you mean {place}.{nearest[0]}?" if nearest else f"it has {', '.join(own)}"
+        return f"{key}: no such key of {target}; {hint}"
+    own = [known for known in _keys() if known.startswith(f"{group}.")]
+    nearest = difflib.get_close_matches(key, own, n=1) or difflib.get_close_matches(
+        key, _keys(), n=1
+    )
+    meant = " or ".join(dict.fromkeys(nearest))  # two schemas may have a key of that name
+    hint = f"did you mean {meant}?" if meant else "see rigor-train --help"
+    return f"{key}: no such key; {hint}"
+
+
+def _keys() -> list[str]:
+    """Return every dotted key that a schema defines."""
+    keys = [field.name for field in dataclasses.fields(config.Config)]
+    for group, classes in groups.SCHEMAS.items():
+        keys += [f"{group}.{field.name}" for cls in classes for field in dataclasses.fields(cls)]
+    return keys

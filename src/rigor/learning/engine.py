@@ -1,0 +1,238 @@
+"""How an agent's arithmetic runs: uploads, CUDA graphs, precision, Adam's memory.
+
+Nothing here changes the algorithm. An update of these networks is some two hundred small kernels,
+and a GPU would wait for Python to launch each one. A CUDA graph launches all of them at once.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rigor.config.schemas import Train, TrainParallel
+from rigor.learning.networks import QuantileNetwork
+
+WARM_UP = 3  # calls without recording: libraries choose their kernels, Adam allocates its moments
+
+Call = Callable[[], Tensor]
+
+
+class Engine:
+    """The device, the precision and the optimiser of an agent.
+
+    Args:
+      train: `precision`, `graph`, `fast` and the values of the optimiser.
+      device: where the networks live.
+    """
+
+    def __init__(self, train: Train, device: torch.device) -> None:
+        self.device, self._train = device, train
+        self._half = train.fast and train.precision == "bf16"
+        self._records = train.fast and train.graph and device.type == "cuda"
+
+    def record(self, function: Callable[..., Tensor]) -> "Recorded":
+        """Return a function of arrays that works on the device, recorded where that is possible."""
+        return Recorded(function, self.device, CudaGraphs() if self._records else None)
+
+    def upload(self, array: np.ndarray | Tensor) -> Tensor:
+        """Return an array as a tensor on the device, without waiting for the copy."""
+        return upload(torch.as_tensor(array), self.device)
+
+    def hidden(
+        self, network: QuantileNetwork, observation: Tensor, t: Tensor, stock: Tensor
+    ) -> Tensor:
+        """Return the hidden units [B, H] of an update, in half precision if the config asks."""
+        with (
+            # A cache of converted weights would outlive the weights in a CUDA graph.
+            torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+            if self._half
+            else nullcontext()
+        ):
+            hidden = network.hidden(observation, t, stock)
+        return hidden.to(network.head.linear.weight.dtype)
+
+    def optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        """Return the learner's optimiser of a network: Adam, or RAdam for the parallel one.
+
+        Adam is fused, because one kernel is fastest; torch has no such RAdam.
+        """
+        train = self._train
+        rate: float | Tensor = train.learning_rate
+        if self._records:  # a CUDA graph reads the rate from memory of the device
+            rate = torch.tensor(rate, device=self.device)
+        parameters = list(network.parameters())
+        optimizer: torch.optim.Optimizer
+        if isinstance(train, TrainParallel):
+            optimizer = torch.optim.RAdam(
+                parameters, lr=rate, eps=train.adam_eps, foreach=True, capturable=self._records
+            )
+        else:
+            optimizer = torch.optim.Adam(
+                parameters, lr=rate, eps=train.adam_eps, fused=True, capturable=self._records
+            )
+        # Fused Adam changes parameters without counting it, and `FastHead` relies on the counters.
+        optimizer.register_step_post_hook(
+            lambda *_: torch.autograd.graph.increment_version(parameters)
+        )
+        return optimizer
+
+
+def lacks_bf16(device: torch.device) -> bool:
+    """Tell whether bf16 would be emulated on a device: a CPU without AVX-512 or AMX."""
+    return device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the step size of an optimiser."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def restore_moments(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Restore the optimiser's moments as a checkpoint holds them.
+
+    There parameter numbers are strings. The learning rate and the epsilon are the config's.
+    """
+    state = {int(number): moments for number, moments in saved.items()}
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    # Fused Adam walks parameters and moments side by side in memory. A convolution's moments must
+    # have the memory layout of its weight (channels last), which a file does not keep.
+    for parameter, moments in optimizer.state.items():
+        for name, value in moments.items():
+            if value.shape == parameter.shape:
+                moments[name] = torch.empty_like(parameter).copy_(value)
+
+
+@torch.no_grad()
+def move(network: nn.Module, towards: nn.Module, fraction: float) -> None:
+    """Move a network's parameters a fraction of the way to another's: θ ← (1 − α) θ + α θ′."""
+    torch._foreach_lerp_(tuple(network.parameters()), tuple(towards.parameters()), fraction)
+
+
+class Recorder(Protocol):
+    """Records the work of a call on a device."""
+
+    def warm_up(self, call: Call) -> Tensor:
+        """Do the call's work without recording, and return its result."""
+        ...
+
+    def record(self, call: Call) -> tuple[Callable[[], None], Tensor]:
+        """Record the call without doing it; return a replay function and the result's memory.
+
+        Raises:
+          RuntimeError: the call does something that cannot be recorded.
+        """
+        ...
+
+
+@dataclass
+class _Recording:
+    """Arguments of one shape: their fixed buffers, the number of calls, and the recording."""
+
+    arguments: list[Tensor]
+    calls: int = 0
+    recorded: tuple[Callable[[], None], Tensor] | None = None
+
+
+class Recorded:
+    """A function of tensors that a GPU records once for each shape of its arguments.
+
+    Inputs are copied into fixed buffers before each replay, and the result lies in a fixed buffer,
+    so it is good until the next call. Everything else that the function reads or writes must keep
+    its place in memory, and the function must not wait for the device. Where recording fails, the
+    function is called directly, with a warning.
+
+    Args:
+      function: from tensors on the device to a tensor there.
+      device: where it works.
+      recorder: `CudaGraphs`; None never records.
+    """
+
+    def __init__(
+        self, function: Callable[..., Tensor], device: torch.device, recorder: Recorder | None
+    ) -> None:
+        self._function, self._device, self._recorder = function, device, recorder
+        self._recordings: dict[tuple[object, ...], _Recording] = {}
+
+    def __call__(self, *arguments: np.ndarray | Tensor) -> Tensor:
+        """Return the function's result for arrays in the machine's memory or on the device."""
+        given = [torch.as_tensor(argument) for argument in arguments]
+        if self._recorder is None:
+            return self._function(*(upload(tensor, self._device) for tensor in given))
+        key = tuple((tensor.shape, tensor.dtype) for tensor in given)
+        if key not in self._recordings:
+            buffers = [torch.empty_like(tensor, device=self._device) for tensor in given]
+            self._recordings[key] = _Recording(buffers)
+        found = self._recordings[key]
+        for buffer, tensor in zip(found.arguments, given, strict=True):
+            buffer.copy_(_pinned(tensor, self._device), non_blocking=True)
+        if found.recorded is None:
+            found.calls += 1
+            if found.calls <= WARM_UP:
+                return self._recorder.warm_up(lambda: self._function(*found.arguments))
+            try:
+                found.recorded = self._recorder.record(lambda: self._function(*found.arguments))
+            except torch.OutOfMemoryError:
+                raise  # running without a recording would not help
+            except RuntimeError as error:
+                return self._without_recording(error, found)
+        replay, result = found.recorded
+        replay()  # recording alone does not run the work
+        return result
+
+    def _without_recording(self, error: RuntimeError, found: _Recording) -> Tensor:
+        reason = str(error).partition("\n")[0]
+        warnings.warn(
+            f"the GPU cannot record this work and runs it kernel by kernel, some four times "
+            f"slower: {reason}",
+            stacklevel=3,
+        )
+        self._recorder = None
+        return self._function(*found.arguments)
+
+
+class CudaGraphs:
+    """Records calls as CUDA graphs."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+
+    def warm_up(self, call: Call) -> Tensor:
+        """Do the work on a stream of its own, because autograd remembers its first stream."""
+        usual, own = torch.cuda.current_stream(), self._stream
+        own.wait_stream(usual)
+        with torch.cuda.stream(own), warnings.catch_warnings():
+            # Adam warns that it is capturable and is not being captured; it soon is.
+            warnings.filterwarnings("ignore", message=".*capturable=True.*")
+            result = call()
+        usual.wait_stream(own)
+        result.record_stream(usual)
+        return result
+
+    def record(self, call: Call) -> tuple[Callable[[], None], Tensor]:
+        """Record the call as a graph; return its replay and the memory of its result."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = call()
+        return graph.replay, result
+
+
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on the device, without waiting for the copy."""
+    return _pinned(tensor, device).to(device, non_blocking=True)
+
+
+def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return page-locked memory that a GPU copies by itself; torch reuses it after the copy."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.contiguous().pin_memory()
+    return tensor

@@ -1,0 +1,1 @@
+"""The data of a report: run records, agents, score statistics, published scores."""

@@ -1,0 +1,1 @@
+"""Evaluation of the policy of a run: episodes, numbers, figures and a video."""

@@ -1,0 +1,1 @@
+"""The tables of a report and of a sweep, and the numbers in them."""

@@ -1,0 +1,244 @@
+"""Tables that compare agents by final scores, objectives and aggregates.
+
+Only finished runs count, with the mean score of their final evaluation.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from rigor.report.data import published, scores, seed_intervals
+from rigor.report.data.agents import AgentGroup
+from rigor.report.data.runs import RunRecord, is_atari
+from rigor.report.tables.sheet import Sheet, counted, several, with_interval
+
+_THRESHOLDS = 101
+_REFERENCES = {  # columns of published scores, and their headings
+    "random": "random",
+    "human": "human",
+    "qr_dqn": "QR-DQN (Dopamine)",
+    "dqn": "DQN (Dopamine)",
+}
+
+
+def scored(agent: AgentGroup) -> dict[str, list[RunRecord]]:
+    """Return the finished runs by environment, without exactly solved environments."""
+    found = {
+        environment: [run for run in runs if run.is_scored]
+        for environment, runs in agent.runs.items()
+        if not is_solved(runs)
+    }
+    return {environment: runs for environment, runs in found.items() if runs}
+
+
+def is_solved(runs: Sequence[RunRecord]) -> bool:
+    """Tell whether the problem of some runs has an exact optimum."""
+    return any("objective_optimal" in run.result for run in runs)
+
+
+def final_scores(runs: Sequence[RunRecord]) -> np.ndarray:
+    """Return the final scores of finished runs, [k]."""
+    return np.array([run.result["score"] for run in runs])
+
+
+def game_of(run: RunRecord) -> str | None:
+    """Return the Atari game of a run, or None if it has no published scores."""
+    game = run.settings.get("env.game") if is_atari(run) else None
+    return str(game) if game in published.atari().index else None
+
+
+def objective_of(run: RunRecord) -> float | None:
+    """Return the objective of a finished run, the exact one if it was computed."""
+    found = run.result.get("objective_exact", run.result.get("objective"))
+    return None if found is None else float(found)
+
+
+def objective_settings(run: RunRecord) -> tuple[Any, ...]:
+    """Return the settings of the objective: discount and risk, with parameters."""
+    return tuple(
+        (name, str(value))  # a value may be a list, which cannot be an element of a set
+        for name, value in sorted(run.settings.items())
+        if name.startswith(("discount.", "risk."))
+    )
+
+
+def have_one_objective(agents: Sequence[AgentGroup], environment: str) -> bool:
+    """Tell whether all runs of an environment have the same discount and risk.
+
+    Runs whose config cannot be read do not count.
+    """
+    runs = [run for agent in agents for run in agent.runs.get(environment, []) if run.settings]
+    return len(set(map(objective_settings, runs))) == 1
+
+
+def score_sheet(agents: Sequence[AgentGroup]) -> Sheet:
+    """Return the final scores by environment and agent, with the published scores."""
+    by_agent = {agent.label: scored(agent) for agent in agents}
+    by_agent = {label: found for label, found in by_agent.items() if found}
+    rows = []
+    for name in sorted({name for found in by_agent.values() for name in found}):
+        first = next(found[name][0] for found in by_agent.values() if name in found)
+        row: dict[str, Any] = {"environment": name} | _references(first)
+        for label, found in by_agent.items():
+            if name in found:
+                row |= _mean_cells(label, final_scores(found[name]))
+        rows.append(row)
+    shown = {"environment": "environment"} | {label: label for label in by_agent}
+    if any("random" in row for row in rows):
+        shown |= _REFERENCES
+    return Sheet(
+        name="scores",
+        title="Final scores",
+        caption="Score of the final evaluation (undiscounted sum of raw rewards): mean over seeds "
+        "with Student's 95 % interval over seeds. Random and human: DQN Zoo's table. Dopamine: "
+        "mean over 5 seeds of the training scores at 36 to 40 million frames with sticky actions. "
+        "The protocols differ, so the published scores are for reference only.",
+        rows=rows,
+        shown=shown,
+    )
+
+
+def objective_sheet(agents: Sequence[AgentGroup]) -> Sheet:
+    """Return the final objectives, where all agents have the same objective."""
+    by_agent: dict[str, dict[str, np.ndarray]] = {}
+    for agent in agents:
+        for name, runs in scored(agent).items():
+            values = [value for run in runs if (value := objective_of(run)) is not None]
+            if values and have_one_objective(agents, name):
+                by_agent.setdefault(agent.label, {})[name] = np.array(values)
+    rows = []
+    for name in sorted({name for found in by_agent.values() for name in found}):
+        row: dict[str, Any] = {"environment": name}
+        for label, found in by_agent.items():
+            if name in found:
+                row |= _mean_cells(label, found[name])
+        rows.append(row)
+    return Sheet(
+        name="objectives",
+        title="Final objectives",
+        caption="The objective is the risk measure of the discounted raw return. It is measured "
+        "in the final evaluation, or computed where there is a model; mean over seeds with "
+        "Student's 95 % interval over seeds. The table leaves out environments where agents have "
+        "different discounts or risk measures, because their objectives cannot be compared.",
+        rows=rows,
+        shown={"environment": "environment"} | {label: label for label in by_agent},
+    )
+
+
+def normalised_games(
+    agents: Sequence[AgentGroup],
+) -> tuple[dict[str, list[np.ndarray]], list[str]]:
+    """Return the human-normalised scores by agent on the shared Atari games.
+
+    A game is shared if all agents have finished it. Agents without any finished Atari run are left
+    out.
+
+    Returns:
+      For each agent the arrays of the games, and the games.
+    """
+    found = {agent.label: _normalised(agent) for agent in agents}
+    found = {label: games for label, games in found.items() if games}
+    shared = set.intersection(*map(set, found.values())) if found else set()
+    games = sorted(shared)
+    return {label: [own[game] for game in games] for label, own in found.items()}, games
+
+
+def aggregate_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[str]) -> Sheet:
+    """Return the aggregates of human-normalised scores, one row per agent."""
+    rows = []
+    for label, own in normalised.items() if games else ():
+        row: dict[str, Any] = {"agent": label, "runs": sum(map(len, own))}
+        for name, statistic in (
+            ("iqm", scores.interquartile_mean),
+            ("median", scores.median),
+            ("mean", scores.mean),
+            ("optimality_gap", scores.optimality_gap),
+        ):
+            found = scores.estimate(statistic, own)
+            row |= with_interval(name, found.value, found.low, found.high)
+        rows.append(row)
+    return Sheet(
+        name="aggregates",
+        title="Human-normalised aggregates",
+        caption=f"{counted(len(games), 'game')} that every agent has finished: "
+        f"{several(games, 60)}. 0 is random play and 1 human play. IQM: mean of the middle half "
+        "of all runs. Median and mean: over games, of the mean over runs. Optimality gap: mean of "
+        "max(0, 1 − score) of all runs, lower is better. 95 % stratified "
+        f"bootstrap intervals, {scores.RESAMPLES:,} resamples.",
+        rows=rows,
+        shown={
+            "agent": "agent",
+            "iqm": "IQM",
+            "median": "median",
+            "mean": "mean",
+            "optimality_gap": "optimality gap",
+            "runs": "runs",
+        },
+    )
+
+
+def probability_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[str]) -> Sheet:
+    """Return the probability of improvement of every pair of agents."""
+    rows = []
+    for x, y in combinations(normalised, 2) if games else ():
+        value = float(scores.probability_of_improvement(normalised[x], normalised[y]))
+        trials = sum(map(min, map(len, normalised[x]), map(len, normalised[y])))
+        found = seed_intervals.fraction(value, trials)
+        rows.append(
+            {"x": x, "y": y} | with_interval("probability", found.value, found.low, found.high)
+        )
+    return Sheet(
+        name="probability_of_improvement",
+        title="Probability of improvement",
+        caption="The probability that a run of X scores more than a run of Y on a game drawn at "
+        f"random from {len(games)}, with Wilson's 95 % interval. If the interval contains 0.5, "
+        "neither agent is shown to be better.",
+        rows=rows,
+        shown={"x": "X", "y": "Y", "probability": "P(X > Y)"},
+    )
+
+
+def profiles(
+    normalised: dict[str, list[np.ndarray]],
+) -> tuple[np.ndarray, dict[str, scores.BootstrapInterval]]:
+    """Return thresholds [n] of the normalised score, and each agent's profile."""
+    pooled = np.concatenate([game for own in normalised.values() for game in own])
+    # Without the quantiles, a few high scores would determine the whole range of thresholds.
+    low, high = min(0.0, float(np.quantile(pooled, 0.02))), float(np.quantile(pooled, 0.95))
+    thresholds = np.linspace(low, max(high, low + 0.1), _THRESHOLDS)
+    return thresholds, {
+        label: scores.estimate(lambda s: scores.profile(s, thresholds), own)
+        for label, own in normalised.items()
+    }
+
+
+def _mean_cells(label: str, values: np.ndarray) -> dict[str, Any]:
+    found = seed_intervals.mean_interval(values)
+    cells = with_interval(label, found.value, found.low, found.high)
+    return cells | {f"{label}_n": len(values)}
+
+
+def _references(run: RunRecord) -> dict[str, float]:
+    game = game_of(run)
+    if game is None:
+        return {}
+    row = published.atari().loc[game]
+    return {
+        "random": float(row["random"]),
+        "human": float(row["human"]),
+        "qr_dqn": float(row["dopamine_qrdqn_40Mframes_mean"]),
+        "dqn": float(row["dopamine_dqn_40Mframes_mean"]),
+    }
+
+
+def _normalised(agent: AgentGroup) -> dict[str, np.ndarray]:
+    found = {}
+    for name, runs in scored(agent).items():
+        if game := game_of(runs[0]):
+            row = published.atari().loc[game]
+            found[name] = scores.normalised(
+                final_scores(runs), float(row["random"]), float(row["human"])
+            )
+    return found

@@ -1,0 +1,74 @@
+"""Recording, with a recorder that keeps the call: what a GPU does, but for the kernels."""
+
+import numpy as np
+import pytest
+import torch
+from scripted import CallRecorder
+
+from rigor.learning.engine import WARM_UP, Recorded
+
+CPU = torch.device("cpu")
+
+
+def weighted(x, y):
+    return (x * y).sum()
+
+
+def test_without_a_recorder_the_function_is_called():
+    doubled = Recorded(lambda x: 2 * x, CPU, None)
+    assert doubled(np.array([1.0, 2.0])).tolist() == [2.0, 4.0]
+    assert doubled(torch.tensor([3])).tolist() == [6]
+
+
+def test_a_recording_answers_for_the_arguments_of_each_call():
+    recorder = CallRecorder()
+    function = Recorded(weighted, CPU, recorder)
+    for k in range(WARM_UP + 4):
+        x, y = np.array([1.0, k]), np.array([k, 2.0])
+        assert function(x, y).item() == 3 * k
+    assert recorder.replays == 4
+
+
+def test_each_shape_and_type_has_its_own_recording():
+    recorder = CallRecorder()
+    function = Recorded(weighted, CPU, recorder)
+    for k in range(WARM_UP + 1):
+        assert function(np.ones(2), np.full(2, k)).item() == 2 * k
+        assert function(np.ones(3), np.full(3, k)).item() == 3 * k
+        assert function(np.ones(3, np.float32), np.full(3, k)).dtype == torch.float32
+    assert recorder.replays == 3
+
+
+def test_arguments_may_be_views_and_are_not_kept():
+    function = Recorded(weighted, CPU, CallRecorder())
+    window = np.arange(12.0).reshape(3, 4)
+    for _ in range(WARM_UP + 2):
+        given = torch.from_numpy(window)[:, 1:]
+        assert function(given, given).item() == (window[:, 1:] ** 2).sum()
+        window += 1
+
+
+def test_a_recording_that_runs_out_of_memory_says_so():
+    class Full(CallRecorder):
+        def record(self, call):
+            raise torch.OutOfMemoryError("20 MiB")
+
+    function = Recorded(weighted, CPU, Full())
+    for _ in range(WARM_UP):
+        function(np.ones(2), np.ones(2))
+    with pytest.raises(torch.OutOfMemoryError, match="20 MiB"):
+        function(np.ones(2), np.ones(2))
+
+
+def test_what_cannot_be_recorded_is_called_with_one_warning():
+    class Refusing(CallRecorder):
+        def record(self, call):
+            raise RuntimeError("operation not permitted when stream is capturing\nat 0x0")
+
+    function = Recorded(weighted, CPU, Refusing())
+    for k in range(WARM_UP):
+        assert function(np.ones(2), np.full(2, k)).item() == 2 * k
+    with pytest.warns(UserWarning, match="kernel by kernel.*not permitted when stream is"):
+        assert function(np.ones(2), np.full(2, 7)).item() == 14
+    for shape in (2, 3):
+        assert function(np.ones(shape), np.ones(shape)).item() == shape

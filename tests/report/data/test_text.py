@@ -1,0 +1,36 @@
+import pytest
+
+from rigor.report.data.text import plain, value_text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0013, "1.3e-3"),
+        ("1e-05", "1e-5"),
+        (-0.0005, "-5e-4"),
+        (0.05, "0.05"),
+        (100, "100"),
+        (999999, "999999"),
+        (2_500_000, "2.5e6"),
+        ("0.0", "0"),
+        (True, "true"),
+        ("nan", "nan"),
+        ("[1, 2]", "[1, 2]"),
+        ("lower", "lower"),
+    ],
+)
+def test_values_are_short(value, text):
+    assert value_text(value) == text
+
+
+def test_values_drawn_at_random_have_four_digits():
+    assert value_text(9.886249232070857e-3) == "9.886e-3"
+    assert value_text(0.1 + 0.2) == "0.3"
+    assert value_text(1.30001e-3) == "1.30001e-3"
+    assert value_text(1_234_567) == "1.235e6"
+
+
+def test_control_characters_are_dropped():
+    assert plain("\x1b[31mred\x1b[0m \x1b]8;;x\x07link\x00 and\x1b") == "red link and"
+    assert plain("κ, − and\ttabs") == "κ, − and\ttabs"
