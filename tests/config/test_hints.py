@@ -2,6 +2,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from hydra.errors import HydraException, OverrideParseException
 
+import hydra_plugins.rigor.launchers  # noqa: F401  registers hydra/launcher=local and slurm
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers the sweeper that conf/train.yaml names
 from rigor.config import config, hints
 from rigor.envs.atari import GAMES
@@ -147,6 +148,11 @@ def test_the_help_knows_the_users_own_configs(tmp_path):
             "discount.b needs discount=cir or discount=generalized_hyperbolic",
         ),
         ("env.kwargs.fail", "env.kwargs.fail: not set yet; add it with +env.kwargs.fail=VALUE"),
+        ("hydra.launcher.n_jobs", "hydra.launcher.n_jobs needs hydra/launcher=local"),
+        (
+            "hydra.launcher.partitoin",
+            "hydra.launcher.partitoin: no such key; did you mean hydra.launcher.partition?",
+        ),
     ],
 )
 def test_an_unknown_key_gives_the_nearest_key_or_its_options(key, line):

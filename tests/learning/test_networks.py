@@ -11,7 +11,7 @@ from rigor.envs.problem import Problem
 from rigor.errors import UserError
 from rigor.learning import fast_head
 from rigor.learning.fast_head import FastHead
-from rigor.learning.networks import Head, RbfFeatures, build_network
+from rigor.learning.networks import Head, NumberEmbedding, RbfFeatures, build_network
 from rigor.learning.observations_seen import ObservationsSeen
 
 
@@ -24,7 +24,7 @@ def seen(observation, time_scale=10.0, **knows):
 
 def mlp(sees_time=True, sees_stock=True, shape=(3, 2, 5), hidden=(8,), observation=(4,)):
     torch.manual_seed(0)
-    spec = Mlp(list(hidden), 0, "none", False, "none")
+    spec = Mlp(list(hidden), 0, 0, "none", False, "none")
     return build_network(
         spec, seen(observation), shape, sees_time, sees_stock, 100.0, make_head=FastHead
     )
@@ -213,7 +213,7 @@ def test_actions_on_a_basis_are_combinations_of_the_sets(make_head):
     torch.manual_seed(0)
     env = seen((4,), action_basis=BASIS)
     network = build_network(
-        Mlp([8], 0, "polynomial", False, "none"),
+        Mlp([8], 0, 0, "polynomial", False, "none"),
         env,
         (3, 2, 5),
         False,
@@ -238,7 +238,7 @@ def test_actions_on_a_basis_are_combinations_of_the_sets(make_head):
 def test_what_an_environment_does_not_declare_is_refused(rbf_features, action_basis):
     with pytest.raises(UserError, match=r"declares no .*use network\.rbf_features=0"):
         build_network(
-            Mlp([8], rbf_features, action_basis, False, "none"),
+            Mlp([8], 0, rbf_features, action_basis, False, "none"),
             seen((4,)),
             (3, 1, 5),
             True,
@@ -284,20 +284,45 @@ def test_the_memory_of_a_gradient_follows_a_conversion(monkeypatch):
         assert head.linear.weight.grad.dtype == dtype
 
 
-def test_normalised_observations_keep_the_function_when_their_unit_changes():
+def test_a_number_is_embedded_by_a_linear_layer_and_relu():
+    embedding = NumberEmbedding(2, 3)
+    with torch.no_grad():
+        embedding.weight.copy_(torch.tensor([[1.0, -1.0, 2.0], [0.5, 0.0, 1.0]]))
+        embedding.bias.copy_(torch.tensor([[0.0, 1.0, -3.0], [0.0, 2.0, -4.0]]))
+    found = embedding(torch.tensor([[3.0, 4.0]]))
+    assert found.tolist() == [[3.0, 0.0, 3.0, 2.0, 2.0, 0.0]]
+
+
+@pytest.mark.parametrize("embedding", [0, 6])
+def test_the_function_stays_when_the_units_of_its_inputs_change(embedding):
     torch.manual_seed(0)
-    spec = Mlp([8], 0, "none", True, "none")
+    spec = Mlp([8], embedding, 0, "none", True, "none")
     network = build_network(spec, seen((2,)), (3, 2, 5), True, True, 100.0)
+    assert sum(isinstance(part, NumberEmbedding) for part in network.modules()) == (
+        3 if embedding else 0
+    )
     network.rescale_observations(np.array([100.0, 5.0]), np.array([10.0, 1.0]), keep=False)
     observation = torch.tensor([[90.0, 5.0], [120.0, 7.0]])
-    entered = network.encode(observation)
-    assert entered.tolist() == [[-1.0, 0.0], [2.0, 2.0]]
     t, stock = torch.tensor([1, 2]), torch.tensor([0.0, 50.0], dtype=torch.float64)
     with torch.no_grad():
         before = network(observation, t, stock)
+        assert not torch.allclose(network(observation + 1.0, t, stock), before)
+        assert not torch.allclose(network(observation, t, stock + 20.0), before)
         network.rescale_observations(np.array([110.0, 4.0]), np.array([25.0, 3.0]), keep=True)
-        assert network.encode(observation)[1].tolist() == pytest.approx([0.4, 1.0])
         torch.testing.assert_close(network(observation, t, stock), before, rtol=1e-4, atol=1e-5)
+        network.rescale_stock(-40.0, 30.0, keep=True)
+        torch.testing.assert_close(network(observation, t, stock), before, rtol=1e-4, atol=1e-5)
+
+
+def test_observations_enter_in_their_unit():
+    torch.manual_seed(0)
+    spec = Mlp([8], 0, 0, "none", True, "none")
+    network = build_network(spec, seen((2,)), (3, 2, 5), True, True, 100.0)
+    network.rescale_observations(np.array([100.0, 5.0]), np.array([10.0, 1.0]), keep=False)
+    observation = torch.tensor([[90.0, 5.0], [120.0, 7.0]])
+    assert network.encode(observation).tolist() == [[-1.0, 0.0], [2.0, 2.0]]
+    network.rescale_observations(np.array([110.0, 4.0]), np.array([25.0, 3.0]), keep=True)
+    assert network.encode(observation)[1].tolist() == pytest.approx([0.4, 1.0])
 
 
 def test_moments_of_observations_are_those_of_all_of_them():
@@ -319,7 +344,7 @@ def test_moments_of_observations_are_those_of_all_of_them():
 @pytest.mark.parametrize(
     ("spec", "shape"),
     [
-        (Mlp([8, 6], 0, "none", False, "layer"), (4,)),
+        (Mlp([8, 6], 0, 0, "none", False, "layer"), (4,)),
         (NatureCnn(16, 4, "layer"), (4, 36, 36)),
         (SmallCnn(5, 16, 4, "layer"), (4, 10, 10)),
     ],

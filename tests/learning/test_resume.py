@@ -28,6 +28,7 @@ KINDS = {
         "risk=mean_cvar",
         "train.reward_scale=null",
         "network.normalise=true",
+        "network.embedding=4",
     ],
     "minatar": ["env=minatar/asterix", "env.num_envs=2", "env.max_steps=40", "network.hidden=16"],
     "time_inconsistent": ["variant=time_inconsistent", "evaluate.epsilon=0.1"],

@@ -12,6 +12,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_module
 from hydra._internal.utils import get_args_parser
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
@@ -195,6 +196,8 @@ def no_such_key(key: str, node: Any = None) -> str:
     Args:
       key: as typed. node: the part of the config that lacks it, such as that of `discount`.
     """
+    if key.startswith("hydra.launcher."):
+        return _no_such_launcher_key(key, node)
     group, _, name = key.partition(".")
     target = node.get("_target_") if isinstance(node, DictConfig) else None
     options = groups.options_of(group)
@@ -226,6 +229,20 @@ def no_such_key(key: str, node: Any = None) -> str:
     )
     meant = " or ".join(dict.fromkeys(nearest))  # two schemas may have a key of that name
     hint = f"did you mean {meant}?" if meant else "see rigor-train --help"
+    return f"{key}: no such key; {hint}"
+
+
+def _no_such_launcher_key(key: str, node: Any) -> str:
+    """Return the line for a key that the chosen launcher does not have; arguments as above."""
+    repository = ConfigStore.instance().repo["hydra"]["launcher"]
+    keys = {file.removesuffix(".yaml"): list(entry.node) for file, entry in repository.items()}
+    name = key.removeprefix("hydra.launcher.")
+    if owners := [f"hydra/launcher={option}" for option in keys if name in keys[option]]:
+        return f"{key} needs {' or '.join(owners)}"
+    own = [str(known) for known in node or () if not str(known).startswith("_")]
+    known = own or [each for names in keys.values() for each in names if not each.startswith("_")]
+    nearest = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean hydra.launcher.{nearest[0]}?" if nearest else f"it has {', '.join(known)}"
     return f"{key}: no such key; {hint}"
 
 

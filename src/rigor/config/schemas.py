@@ -108,8 +108,11 @@ class Mlp:
 
     Attributes:
       hidden: widths of the hidden layers.
-      rbf_features: radial basis functions for each coordinate that the environment gives, so that a
-        small network represents kinks; 0 feeds the observation as it is.
+      embedding: width of the embedding of each number of the observation, of t and of the stock, by
+        a linear layer and ReLU, so that a small network represents kinks; 0 feeds the numbers
+        themselves.
+      rbf_features: radial basis functions for each coordinate that the environment gives, in the
+        place of observation and embedding; 0: none.
       action_basis: `none` has an output for each action; `polynomial` has one for each function of
         the environment's action basis, so that similar actions share what is learned.
       normalise: whether an observation enters relative to the mean of those seen in training, in
@@ -118,14 +121,21 @@ class Mlp:
     """
 
     hidden: list[int]
+    embedding: int
     rbf_features: int
     action_basis: str
     normalise: bool
     norm: str
 
     def __post_init__(self) -> None:
+        _at_least("network.embedding", self.embedding, 0)
         if self.rbf_features == 1 or self.rbf_features < 0:
             raise ValueError(f"network.rbf_features={self.rbf_features}: must be 0, or 2 or more")
+        if self.rbf_features and self.embedding:
+            raise ValueError(
+                f"network.rbf_features={self.rbf_features} with network.embedding="
+                f"{self.embedding}: choose one of the two, the other 0"
+            )
         _one_of("network.action_basis", self.action_basis, ("none", "polynomial"))
         _one_of("network.norm", self.norm, NORMS)
         for width in self.hidden:

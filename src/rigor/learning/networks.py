@@ -154,10 +154,10 @@ class QuantileNetwork(nn.Module):
           keep: whether the first layer changes so that the network's function stays as it is.
         """
         unit = torch.tensor([[zero], [one]], dtype=torch.float64)
-        if keep:
-            # the stock is the last input of the torso, or has an embedding of its own
-            layers = self.stock if isinstance(self.stock, nn.Sequential) else self.torso
-            _keep_function(layers, slice(-1, None), self.stock_unit[:, None], unit)
+        if keep and isinstance(self.stock, NumberEmbedding):
+            self.stock.keep_function(self.stock_unit[:, None], unit)
+        elif keep:  # the stock is the last input of the torso
+            _keep_function(self.torso, slice(-1, None), self.stock_unit[:, None], unit)
         self.stock_unit.copy_(unit[:, 0])
 
     @torch.no_grad()
@@ -165,7 +165,9 @@ class QuantileNetwork(nn.Module):
         """Let observations enter as (x − zero) / one; `keep` as in `rescale_stock`."""
         assert isinstance(self.encoder, Normaliser)
         unit = torch.from_numpy(np.stack([zero, one]))  # [2, F]
-        if keep:
+        if keep and self.encoder.embedding is not None:
+            self.encoder.embedding.keep_function(self.encoder.unit, unit)
+        elif keep:
             _keep_function(self.torso, slice(0, len(zero)), self.encoder.unit, unit)
         self.encoder.unit.copy_(unit)
 
@@ -191,24 +193,57 @@ def _keep_function(layers: nn.Module, inputs: slice, before: Tensor, after: Tens
     weight.mul_(ratio.to(weight.dtype))
 
 
-class Normaliser(nn.Module):
-    """Observations [B, *shape] as numbers [B, F], relative to a centre and in units of a scale.
+class NumberEmbedding(nn.Module):
+    """Each of F numbers x_i as max(0, w_ie x_i + b_ie), e = 1 ... E, so that kinks are learned.
 
     Args:
       n_features: F.
+      width: E.
+    """
+
+    def __init__(self, n_features: int, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias = (
+            nn.Parameter(torch.empty(n_features, width).uniform_(-1.0, 1.0)) for _ in range(2)
+        )
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Return [B, F · E] of numbers [B, F]."""
+        return torch.relu(numbers[..., None] * self.weight + self.bias).flatten(1)
+
+    def keep_function(self, before: Tensor, after: Tensor) -> None:
+        """Change the weights so that numbers in another unit give the same result.
+
+        Args:
+          before, after: what enters as 0, and the difference that enters as one, float64 [2, F].
+        """
+        before, after = before.to(self.weight.device), after.to(self.weight.device)
+        shift, ratio = (after[0] - before[0]) / before[1], after[1] / before[1]
+        self.bias.add_(self.weight * shift.to(self.weight.dtype)[:, None])
+        self.weight.mul_(ratio.to(self.weight.dtype)[:, None])
+
+
+class Normaliser(nn.Module):
+    """Observations [B, *shape] as F numbers relative to a centre and in units of a scale, embedded.
+
+    Args:
+      n_features: F.
+      embedding: of the numbers, or None.
     """
 
     unit: Tensor
 
-    def __init__(self, n_features: int) -> None:
+    def __init__(self, n_features: int, embedding: NumberEmbedding | None) -> None:
         super().__init__()
+        self.embedding = embedding
         unit = torch.stack([torch.zeros(n_features), torch.ones(n_features)])
         self.register_buffer("unit", unit.double())  # what enters as 0, and as one more
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Return [B, F], float32."""
+        """Return [B, F] or [B, F · E], float32."""
         zero, one = self.unit
-        return ((observation.flatten(1) - zero) / one).to(observation.dtype)
+        numbers = ((observation.flatten(1) - zero) / one).to(observation.dtype)
+        return numbers if self.embedding is None else self.embedding(numbers)
 
 
 class RbfFeatures(nn.Module):
@@ -316,12 +351,15 @@ def _cnn_parts(
     spec: NatureCnn | SmallCnn, env: VectorEnv, sees_time: bool, sees_stock: bool
 ) -> Parts:
     encoder = _convolutions(spec, env.observation_shape)
-    # Linear and ReLU, as the paper embeds t
-    time, stock = (
-        nn.Sequential(nn.Linear(1, spec.embedding), nn.ReLU()) if seen else None
-        for seen in (sees_time, sees_stock)
-    )
+    time, stock = _scalars(spec.embedding, sees_time, sees_stock)
     return encoder, time, stock, None
+
+
+def _scalars(width: int, *seen: bool) -> list[nn.Module | None]:
+    """Return the embeddings of t and the stock, where seen, as the paper embeds t."""
+    return [
+        (NumberEmbedding(1, width) if width else nn.Identity()) if sees else None for sees in seen
+    ]
 
 
 def _mlp_parts(
@@ -334,10 +372,14 @@ def _mlp_parts(
         )
     sees = sees_time, sees_stock
     if not n:
-        identities = [nn.Identity() if seen else None for seen in sees]
-        n_features = int(np.prod(shape))
-        encoder = Normaliser(n_features) if spec.normalise else nn.Flatten()
-        return encoder, identities[0], identities[1], None
+        n_features, width = int(np.prod(shape)), spec.embedding
+        embedding = NumberEmbedding(n_features, width) if width else None
+        if spec.normalise:
+            encoder: nn.Module = Normaliser(n_features, embedding)
+        else:
+            encoder = nn.Sequential(nn.Flatten(), *([embedding] if embedding else []))
+        time, stock = _scalars(width, *sees)
+        return encoder, time, stock, None
     coordinates = None if env.problem is None else env.problem.coordinates
     if coordinates is None:
         raise _undeclared(f"network.rbf_features={n}", "coordinates")
