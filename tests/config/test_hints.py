@@ -2,7 +2,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from hydra.errors import HydraException, OverrideParseException
 
-import hydra_plugins.rigor.launchers  # noqa: F401  registers hydra/launcher=local and slurm
+import hydra_plugins.rigor.launchers
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers the sweeper that conf/train.yaml names
 from rigor.config import config, hints
 from rigor.envs.atari import GAMES
