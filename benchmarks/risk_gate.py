@@ -83,6 +83,8 @@ def draw(table: pd.DataFrame, path: Path) -> None:
             ("quasi_hyperbolic", "^"),
         ):
             one = part[part.discount == discount]
+            if one.empty:
+                continue
             y = [names.index(name) for name in one.problem]
             small = (one.gap < SMALLEST_GAP).to_numpy()
             x = np.clip(one.regret.to_numpy(), 1e-4, 1.0)
@@ -103,7 +105,8 @@ def draw(table: pd.DataFrame, path: Path) -> None:
         axis.grid(alpha=0.3)
     axes[0].set_yticks(range(len(names)), names)
     axes[0].invert_yaxis()
-    axes[-1].legend(fontsize=7, loc="center right")
+    drawn = axes[-1].get_legend_handles_labels()
+    figure.legend(*drawn, fontsize=8, ncols=3, loc="outside lower right")
     figure.supxlabel("regret / (optimum − random play); hollow: the denominator is small")
     figure.savefig(path, dpi=110)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from rigor.config.config import Config
 from rigor.learning.rollout import Episodes
@@ -113,14 +114,12 @@ def interval(
       sample: one number of each episode. statistic: of samples of any size.
       tail: fraction of the sample that decides the statistic, such as τ of CVaR.
     """
-    from scipy import stats  # importing takes a second, for which the first step need not wait
-
     value, n = statistic(sample), len(sample)
     if n < 2 or np.ptp(sample) == 0.0:  # equal episodes do not show how much others would differ
         return Estimate(value, math.nan, math.nan)
     others = np.array([statistic(np.delete(sample, i)) for i in range(n)])
     corrected = n * value - (n - 1) * float(others.mean())
     error = math.sqrt((n - 1) * float(others.var()))
-    half = error * float(stats.t.ppf((1.0 + CONFIDENCE) / 2.0, max(1.0, n * tail - 1.0)))
+    half = error * float(stdtrit(max(1.0, n * tail - 1.0), (1.0 + CONFIDENCE) / 2.0))
     below = TAIL_BELOW * half if tail < 1.0 else half
     return Estimate(value, min(value, corrected) - below, max(value, corrected) + half)

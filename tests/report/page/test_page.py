@@ -95,9 +95,9 @@ def test_every_table_and_figure_is_also_a_file(report):
 def test_figures_have_the_pages_colours_and_a_description(report):
     text = report.page.read_text()
     figures = re.findall(r"<svg role=.*?</svg>", text, re.DOTALL)
-    # 2 games' curves against steps and against hours, 3 comparisons, aggregates, probability of
-    # improvement, profile, sample and wall-clock efficiency
-    assert len(figures) == 12
+    # 2 games' curves against steps and against hours, published returns, 3 comparisons, aggregates,
+    # probability of improvement, profile, sample and wall-clock efficiency
+    assert len(figures) == 13
     colours = set(re.findall(r"#[0-9a-f]{6}", "".join(figures)))
     assert colours == set()
     assert all(re.search(r'aria-label="[^"]{10,}', figure) for figure in figures)

@@ -8,6 +8,12 @@ prioritised replay, DQN with Adam and the squared error). `in_paper_50` marks th
 paper: the 57 games without the five that the paper names, and without Defender and Surround. The
 paper does not name the last two; we infer them.
 
+`dopamine_curves.csv`: training returns of Dopamine's agents on 55 games, mean and standard
+deviation over 5 seeds (4 of some), of each of the first twenty million frames and of the 50th,
+100th and 200th; from `baselines/atari/data` of google/dopamine (Apache-2.0, commit 5873f549),
+agents in JAX with the network of Mnih et al. (2015), rounded to four digits. A million's value is
+the mean return of the training episodes that ended in it.
+
 `wealth_scores.csv`: the paper's tables 3 (mean) and 4 (CVaR) of goal-based wealth management. Each
 row is a Monte Carlo estimate over 10,000 episodes and 3 runs, printed without an interval.
 `scaling` is the scaling that the row's numbers fit (erratum E26); at 10 periods both scalings are
@@ -40,6 +46,16 @@ _PAPER_WEALTH = {  # settings of every row; the horizon and the late utility var
 def atari() -> "pd.DataFrame":
     """Return the published Atari scores by game."""
     return _table("atari_scores.csv").set_index("game")
+
+
+@cache
+def dopamine_curves() -> "pd.DataFrame":
+    """Return the mean and the standard deviation of each game, agent and million of frames."""
+    import pandas as pd
+
+    wide = _table("dopamine_curves.csv")
+    long = pd.wide_to_long(wide, ["mean", "sd"], ["game", "agent"], "million", sep="_")
+    return long.sort_index().reset_index()
 
 
 @cache

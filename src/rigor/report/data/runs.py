@@ -26,6 +26,7 @@ EXACT_AGENTS = ("backward_induction", "infinite_horizon")
 _NAME = re.compile(r"(?P<choices>.*)-s(?P<seed>\d+)-[0-9a-f]{8}$")
 _GAME_KEYS = ("env.game", "env.id", "env.builtin", "env.path")
 _CURVE = ("steps", "frames", "seconds", "eval_score", "eval_objective")
+_TRAINING = ("frames", "episodes", "train_score")
 
 
 @dataclass
@@ -38,7 +39,8 @@ class RunRecord:
     problem: why the run failed, or which file could not be read, one line. step, steps_total: agent
     steps. result: the finite numbers of `result.json`, empty before the end. made_by: commit,
     device and versions as text, empty before the end. curve: the evaluations, at least `steps` and
-    `eval_score`. seconds: wall-clock.
+    `eval_score`. training: `frames`, `episodes` and `train_score` of the rows in which training
+    episodes ended; empty for runs that have no frames. seconds: wall-clock.
     """
 
     path: Path
@@ -52,6 +54,7 @@ class RunRecord:
     result: dict[str, float]
     made_by: dict[str, str]
     curve: "pd.DataFrame"
+    training: "pd.DataFrame"
     seconds: float | None
 
     @property
@@ -157,6 +160,7 @@ def load(path: Path) -> RunRecord:
         result=numbers,
         made_by=_made_by(result) if result else {},
         curve=_curve(metrics),
+        training=_training(metrics),
         seconds=numbers.get("seconds", _last(metrics, "seconds", float)),
     )
 
@@ -234,6 +238,15 @@ def _curve(metrics: "pd.DataFrame") -> "pd.DataFrame":
         return pd.DataFrame({"steps": [], "eval_score": []})
     columns = [name for name in _CURVE if name in metrics.columns]
     return metrics.loc[metrics["eval_score"].notna(), columns].reset_index(drop=True)
+
+
+def _training(metrics: "pd.DataFrame") -> "pd.DataFrame":
+    import pandas as pd
+
+    if not set(_TRAINING) <= set(metrics.columns):
+        return pd.DataFrame({name: [] for name in _TRAINING})
+    rows = metrics["train_score"].notna() & metrics["frames"].notna()
+    return metrics.loc[rows, list(_TRAINING)].reset_index(drop=True)
 
 
 def _last(metrics: "pd.DataFrame", column: str, kind: type) -> Any:

@@ -13,12 +13,14 @@ from rigor.report.figures.agent_curves import (
 )
 from rigor.report.figures.consistency import COLUMNS, consistency_figure, consistency_panel
 from rigor.report.figures.optimum_fractions import drawn_rows, optimum_fractions_figure
+from rigor.report.figures.published_returns import published_returns_figure
 from rigor.report.figures.style import save
 from rigor.report.page.inline import inline_svg
 from rigor.report.page.score_sections import aggregate_section, improvement_section
 from rigor.report.page.section import Gallery, PagePicture, Section, not_empty
 from rigor.report.tables import comparison, inventory
 from rigor.report.tables.optimality_gaps import gap_lines
+from rigor.report.tables.published_returns import comparable, published_returns_sheet
 from rigor.report.tables.sheet import counted
 from rigor.report.tables.solved import solved_sheets
 
@@ -61,6 +63,12 @@ def _learning(agents: Sequence[AgentGroup], gallery: Gallery) -> Section:
         return section
     section.key = _with_own_curves(agents, names)
     section.pictures = [_curves(agents, names, gallery), *_wall_clock(agents, names, gallery)]
+    if games := comparable(agents):
+        sheet = published_returns_sheet(agents)
+        section.sheets.append(sheet)
+        figure = published_returns_figure(games, gallery.styles)
+        caption = f"{sheet.caption} Shaded: Dopamine's standard deviation over seeds."
+        section.pictures.append(gallery.picture("published_returns", figure, caption))
     landers = [
         name
         for name in _with_curves(agents, is_lander)
