@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 from single_file import SingleFile
+from single_file_parallel import SingleFileParallel
 from timing import Samples, interleaved
 
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/ names
@@ -13,6 +14,7 @@ from rigor.config import config
 from rigor.learning import fast_loss
 from rigor.learning.agent import Agent
 from rigor.learning.networks import scale_pixels
+from rigor.learning.parallel import Rollouts
 from rigor.learning.replay import Batch, Transitions
 from rigor.maths import quantile
 from rigor.runs.job import Job, job
@@ -64,8 +66,60 @@ def make_peer(agent: Agent, games: Any) -> SingleFile:
     for there, here in ((peer.online, agent.online), (peer.target, agent.target)):
         pairs = zip(there.parameters(), here.parameters(), strict=True)
         for left, right in pairs:
-            left.data.copy_(right.data)
+            left.data.copy_(right.data.view_as(left))  # of t, one [64, 1] and the other [1, 64]
     return peer
+
+
+def make_parallel(case: str, *overrides: str) -> tuple[Rollouts, SingleFileParallel]:
+    """Return rigor's rollouts and the single-file peer, with equal weights and games."""
+    one = compose(*CASES[case], "learner=parallel", *overrides)
+    env, train = one.config.env, one.config.train
+    games = env.make(env.num_envs, evaluation=False)
+    agent = Agent(one.config, games, CPU, seed=0)
+    peer = SingleFileParallel(
+        games,
+        agent.online.head.shape,
+        agent.values._step_factors.astype(np.float32),
+        agent.values._weights.float().numpy(),
+        train.huber,
+        train.learning_rate,
+        train.trace_decay,
+        train.max_grad_norm,
+        train.rollout_steps,
+        train.epochs,
+        train.batch_size,
+    )
+    pairs = zip(peer.net.parameters(), agent.online.parameters(), strict=True)
+    for left, right in pairs:
+        left.data.copy_(right.data.view_as(left))
+    return Rollouts(agent, games, train), peer
+
+
+def parallel_differences(case: str) -> tuple[float, float]:
+    """Return the largest differences of targets and of a loss, relative to the largest value.
+
+    The peer plays a rollout; rigor predicts at its states, and both compute the targets of it.
+    """
+    rollouts, peer = make_parallel(case, "env.num_envs=16", "train.rollout_steps=8")
+    peer.play()
+    rows, zeros = rollouts.rows, np.zeros(peer.games.n_envs)
+    for k in range(peer.n_steps):
+        rollouts.predict(k, peer.obs[k].numpy(), peer.times[k].numpy(), zeros)
+    rollouts.predict(peer.n_steps, peer.now, peer.t, zeros)
+    rows.action[:], rows.reward[:] = peer.actions.numpy(), peer.rewards.numpy()
+    rows.terminated[:], rows.valid[:] = peer.dones.numpy() > 0, peer.valid.numpy()
+    there = peer.targets(np.random.default_rng(0))
+    here = rollouts.targets(np.random.default_rng(0))
+    targets = float((here - there)[peer.valid].abs().max() / there.abs().max())
+    batch = torch.nonzero(peer.valid.flatten()).squeeze(1)[:BATCH]
+    columns = peer.obs.flatten(0, 1), peer.times.flatten(), peer.actions.flatten()
+    observation, t, action = (column[batch] for column in columns)
+    y, agent = there.flatten(0, 1)[batch], rollouts.agent
+    theirs = peer.loss(observation, t, action, y).item()
+    hidden = agent.online.hidden(scale_pixels(observation), t, torch.zeros(BATCH))
+    ours = agent.values.loss(agent.online.head.of_actions(hidden, action), y).item()
+    peer.games.close()
+    return targets, abs(ours - theirs) / abs(theirs)
 
 
 def random_batch(n_actions: int) -> Batch:

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from pieces import CASES, CPU, compose, make_agent, make_peer
+from pieces import (
+    CASES,
+    CPU,
+    compose,
+    make_agent,
+    make_parallel,
+    make_peer,
+    parallel_differences,
+)
 from timing import Samples
 
 from rigor.errors import Stopped
@@ -50,7 +58,7 @@ def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
 
 
 def learners(case: str, rollouts: int, repeats: int) -> dict[str, Samples]:
-    """Return CPU milliseconds per agent step of both learners, in turn.
+    """Return CPU milliseconds per agent step of both learners and the latter's peer, in turn.
 
     Args:
       case: a key of `pieces.CASES`. rollouts: of the parallel learner in each chunk.
@@ -65,6 +73,11 @@ def learners(case: str, rollouts: int, repeats: int) -> dict[str, Samples]:
             for learner in ("replay", "parallel")
             for precision in precisions
         }
+        differences = parallel_differences(case)
+        assert max(differences) < 1e-4, f"{case}: the peer's targets and loss differ: {differences}"
+        _, peer = make_parallel(case)
+        after.callback(peer.games.close)
+        runs["parallel, single file"] = peer.run
         samples: Samples = {name: [] for name in runs}
         for _ in range(repeats):
             for name, run in runs.items():

@@ -48,6 +48,15 @@ def test_the_single_file_peer_learns_from_the_same_gradient():
     games.close()
 
 
+@pytest.mark.parametrize("case", ["4x10x50", "4x10x1"])
+def test_the_parallel_peer_computes_the_same_targets_and_loss(case):
+    import pieces
+
+    targets, loss = pieces.parallel_differences(case)
+    assert targets < 1e-5
+    assert loss < 1e-5
+
+
 def test_arms_take_turns():
     from timing import interleaved
 
