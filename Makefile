@@ -1,5 +1,8 @@
 # `make train` and `make test` do everything, including the set-up.
 PYTHON ?= python3
+# The build of torch: cpu, cu126, cu130 ..., or auto: the newest that the driver can run which nvidia-smi
+# shows, and the build for CPUs without one
+TORCH ?= auto
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
@@ -8,16 +11,19 @@ export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check docs bench bench-compare bench-memory clean
+.PHONY: help setup train test check docs gpu bench bench-compare bench-memory clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
-setup: $(READY) ## make .venv with everything in it
+setup: $(READY) ## make .venv with everything in it; TORCH=cpu, cu130 ... chooses torch's build
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rigor needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --torch-backend=$(TORCH) -c constraints.txt torch 2>/dev/null \
+	  || echo "torch: no build TORCH=$(TORCH) within reach; pip's own index gives the one that it has"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
@@ -34,6 +40,10 @@ check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+
+gpu: $(READY) ## on a GPU machine: whether torch sees the GPU, and the speed there, 8 minutes
+	$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else f"torch {torch.__version__} sees no GPU: make clean, then make setup TORCH=cu130 (or cu126 for an older driver)")'
+	benchmarks/gpu.sh
 
 docs: $(READY) ## build site/docs/index.html; a broken link is an error
 	$(BIN)/sphinx-build -q -E -a -W --keep-going -c docs . site

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 
-class ChannelNorm(nn.Module):
+class OverChannels(nn.Module):
     """Layer normalisation over the channels of images [B, C, H, W]."""
 
     def __init__(self, channels: int) -> None:
@@ -23,20 +23,20 @@ class ChannelNorm(nn.Module):
         return self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-class Network(nn.Module):
+class NormalisedNetwork(nn.Module):
     """The Nature CNN with layer normalisation and the time beside it; outputs [B, A, M, N]."""
 
     def __init__(self, n_actions: int, n_horizons: int, n: int) -> None:
         super().__init__()
         self.conv = nn.Sequential(
             nn.Conv2d(4, 32, 8, stride=4),
-            ChannelNorm(32),
+            OverChannels(32),
             nn.ReLU(),
             nn.Conv2d(32, 64, 4, stride=2),
-            ChannelNorm(64),
+            OverChannels(64),
             nn.ReLU(),
             nn.Conv2d(64, 64, 3, stride=1),
-            ChannelNorm(64),
+            OverChannels(64),
             nn.ReLU(),
             nn.Flatten(),
         )
@@ -80,7 +80,7 @@ class SingleFileParallel:
         self.games, self.kappa, self.shape = games, kappa, shape
         self.trace_decay, self.max_grad_norm = trace_decay, max_grad_norm
         self.n_steps, self.epochs, self.minibatch = n_steps, epochs, minibatch
-        self.net = Network(*shape)
+        self.net = NormalisedNetwork(*shape)
         self.optimizer = torch.optim.RAdam(self.net.parameters(), lr=learning_rate)
         self.gammas = torch.tensor(gammas, dtype=torch.float32)
         self.weights = torch.tensor(weights, dtype=torch.float32)

@@ -46,3 +46,30 @@ def test_a_failure_counts_among_all_runs_of_the_sweep(jobs, monkeypatch):
     finish_alone(jobs[0])
     with pytest.raises(SweepFailed, match=r"^1 of 2 runs failed, the first with: boom"):
         local.launch(jobs, [["seed=0"], ["seed=1"]], 1)
+
+
+@pytest.mark.parametrize(
+    ("device", "visible", "build", "at_once"),
+    [
+        ("auto", ["0", "1"], "2.13.0+cu130", 2),
+        ("auto", ["0", "1"], "2.13.0+cpu", 8),
+        ("cpu", ["0", "1"], "2.13.0+cu130", 8),
+        ("auto", [], "2.13.0+cu130", 8),
+    ],
+)
+def test_by_default_as_many_runs_as_gpus_or_cores(
+    tmp_path, monkeypatch, device, visible, build, at_once
+):
+    config = composed(*TINY, f"out={tmp_path}", f"device={device}")
+    asked = []
+
+    def run_pool(paths, n_jobs, on_end, on_poll):
+        asked.append(n_jobs)
+        return [None] * len(paths)
+
+    monkeypatch.setattr(local, "run_pool", run_pool)
+    monkeypatch.setattr(local, "cores", lambda: 8)
+    monkeypatch.setattr(local, "visible_gpus", lambda: visible)
+    monkeypatch.setattr("rigor.runs.gpus.metadata.version", lambda name: build)
+    local.launch([job(config, choices(config))], [[]], None)
+    assert asked == [at_once]

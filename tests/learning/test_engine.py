@@ -5,7 +5,7 @@ import pytest
 import torch
 from scripted import CallRecorder
 
-from rigor.learning.engine import WARM_UP, Recorded
+from rigor.learning.engine import LARGEST, MOST, WARM_UP, Recorded
 
 CPU = torch.device("cpu")
 
@@ -72,3 +72,15 @@ def test_what_cannot_be_recorded_is_called_with_one_warning():
         assert function(np.ones(2), np.full(2, 7)).item() == 14
     for shape in (2, 3):
         assert function(np.ones(shape), np.ones(shape)).item() == shape
+
+
+def test_large_calls_and_shapes_beyond_the_first_are_not_recorded():
+    recorder = CallRecorder()
+    function = Recorded(weighted, CPU, recorder)
+    for _ in range(WARM_UP + 2):
+        assert function(np.ones(LARGEST + 1), np.ones(LARGEST + 1)).item() == LARGEST + 1
+    assert recorder.replays == 0
+    for n in range(1, MOST + 3):
+        for _ in range(WARM_UP + 1):
+            assert function(np.ones(n), np.ones(n)).item() == n
+    assert recorder.replays == MOST

@@ -3,8 +3,9 @@ import torch
 from command_line import TINY, choices, composed
 
 from rigor.launch.execute import execute
+from rigor.learning import run as learning_run
 from rigor.learning import training
-from rigor.learning.run import gpu_of
+from rigor.learning.run import device_notes, gpu_of
 from rigor.runs import progress
 from rigor.runs.directory import RunDirectory
 from rigor.runs.job import job
@@ -29,6 +30,29 @@ def test_a_gpu_is_called_by_its_number_on_the_machine(monkeypatch, visible, devi
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_of(torch.device(device)) == gpu
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gpus", "build", "note"),
+    [
+        (
+            ["device=auto"],
+            ["0", "1"],
+            "2.13.0+cpu",
+            "lists 2 GPUs, but this torch is a build for CPUs",
+        ),
+        (["device=auto"], ["0"], "2.13.0", "lists 1 GPU, but this torch cannot use them"),
+        (["device=cpu"], ["0"], "2.13.0+cpu", None),
+        (["device=auto"], [], "2.13.0+cpu", None),
+        (["train.precision=tf32"], [], "2.13.0+cpu", "only GPUs have it"),
+    ],
+)
+def test_a_run_says_when_it_leaves_a_gpu_idle(monkeypatch, overrides, gpus, build, note):
+    one = composed(*TINY, *overrides)
+    monkeypatch.setattr(learning_run, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr("rigor.runs.gpus.metadata.version", lambda name: build)
+    notes = device_notes(job(one, choices(one)).config, torch.device("cpu"))
+    assert [note in line for line in notes] == ([True] if note else [])
 
 
 @pytest.mark.slow

@@ -22,9 +22,9 @@ def train(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -
       UserError: an override is wrong, or sweeps over several values. RunFailed: a bug.
       Stopped: Ctrl-C or SIGTERM came; the run has saved, and the same call continues it.
     """
-    from rigor.launch.worker import limit_threads
+    from rigor.launch.worker import prepare_environment
 
-    limit_threads()
+    prepare_environment()
     # imported here, so that `import rigor` is quick
     from hydra import compose, initialize_config_module
     from hydra.core.override_parser.overrides_parser import OverridesParser

@@ -24,7 +24,7 @@ from rigor.config import config, hints
 from rigor.errors import RunFailed, UserError
 from rigor.launch import execute, sweep
 from rigor.launch.manifest import new_manifest
-from rigor.launch.worker import limit_threads
+from rigor.launch.worker import prepare_environment
 from rigor.runs import relatives
 from rigor.runs.job import Job, explain, job
 
@@ -45,7 +45,7 @@ FLAGS_WITH_VALUE = (  # of Hydra; the value of --info is optional
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    limit_threads()
+    prepare_environment()
     command.end_with("rigor-train", run, out="out=DIR")
 
 

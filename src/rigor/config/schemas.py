@@ -209,8 +209,8 @@ class Train:
         fraction epsilon_fraction.
       log_every: fraction between rows of metrics.csv.
       checkpoint_every: agent steps between checkpoints, at most a tenth of the schedule.
-      precision: of an update's network below its head, `fp32`, or `bf16`, which is faster and
-        changes results.
+      precision: of an update's network below its head: `fp32`, or `bf16`, which is faster and
+        changes results, or `tf32`, by which a GPU multiplies with 10 bits of the fractions.
       graph: whether a GPU records updates and replays them, which changes no number.
       fast: whether the fast implementations of head, loss and engine are used; the plain ones are
         equal up to rounding.
@@ -253,7 +253,7 @@ class Train:
         if not self.huber >= 0:
             raise ValueError(f"train.huber={self.huber}: must be 0 (plain quantile loss) or more")
         _one_of("train.reduction", self.reduction, ("qr_dqn", "sum", "mean"))
-        _one_of("train.precision", self.precision, ("fp32", "bf16"))
+        _one_of("train.precision", self.precision, ("fp32", "tf32", "bf16"))
 
 
 @dataclass

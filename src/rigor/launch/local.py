@@ -8,15 +8,21 @@ from rigor.launch.display import Display
 from rigor.launch.pool import cores, run_pool
 from rigor.launch.status import StatusReader
 from rigor.runs.directory import RunDirectory, shown
+from rigor.runs.gpus import torch_is_for_cpus, visible_gpus
 from rigor.runs.job import Job
 
 
 def launch(jobs: list[Job], overrides: list[list[str]], n_jobs: int | None) -> None:
-    """Run a sweep to its end, `n_jobs` runs at a time; None means one for each core.
+    """Run a sweep to its end, `n_jobs` runs at a time.
+
+    None means one for each core or, on a machine with GPUs, one for each GPU, where memory and
+    speed of several on one depend on the networks.
 
     Raises:
       Stopped: a signal came, and every worker has ended. SweepFailed: some runs failed.
     """
+    if n_jobs is None and all(job.config.device == "cpu" for job in jobs):
+        n_jobs = cores()
     with sweep.prepared(jobs, overrides, {"name": "local", "n_jobs": n_jobs}) as directory:
         # a finished run may have been started without a sweep; then it has no job.json
         left = [job.path for job in jobs if not RunDirectory(job.path).is_done(job.steps)]
@@ -43,4 +49,9 @@ def run_queued(name: str, paths: Sequence[Path], n_jobs: int | None) -> list[Exc
                 reason += f"; see {run.log_path}"
             display.print_line(f"{shown(run.state())}: {path.name}{reason}")
 
-        return run_pool(paths, n_jobs or cores(), print_end, display.update)
+        return run_pool(paths, n_jobs or _default_jobs(), print_end, display.update)
+
+
+def _default_jobs() -> int:
+    gpus = [] if torch_is_for_cpus() else visible_gpus()
+    return min(cores(), len(gpus)) if gpus else cores()

@@ -1,7 +1,6 @@
 """A pool of worker processes on this machine, each executing one run in one thread."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from types import FrameType, MappingProxyType
 from rigor.errors import STOPS, RunFailed, Stopped, UserError
 from rigor.launch.worker import ERROR_PREFIX, PARENT
 from rigor.runs.directory import RunDirectory
+from rigor.runs.gpus import visible_gpus
 from rigor.runs.memory import shares
 
 _POLL_EVERY = 0.1  # seconds between checks of the workers
@@ -40,18 +40,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def visible_gpus() -> list[str]:
-    """Return the GPUs in CUDA_VISIBLE_DEVICES or, if it is not set, the indices of all GPUs."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name.strip() for name in named.split(",") if name.strip()]
-    if not shutil.which("nvidia-smi"):
-        return []
-    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.split() if done.returncode == 0 else []
 
 
 def run_pool(

@@ -22,23 +22,25 @@ PARENT = "RIGOR_WORKER_PARENT"
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, prctl(2)
 
 
-def limit_threads() -> None:
-    """Set one thread for this process and its children, unless the user has set a number.
+def prepare_environment() -> None:
+    """Set variables of this process and its children that the user has not set: one thread.
 
     Call this before torch is imported. On a busy machine a process with two threads is slower than
-    with one, and threads that spin while they wait occupy the core of another run.
+    with one, and threads that spin while they wait occupy the core of another run. GPUs are also
+    numbered as `nvidia-smi` numbers them, where CUDA would put the fastest first.
     """
     for name, value in (
         ("OMP_NUM_THREADS", "1"),
         ("OMP_WAIT_POLICY", "passive"),
         ("TORCHINDUCTOR_COMPILE_THREADS", "1"),  # the compiler starts one thread for each core
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
     ):
         os.environ.setdefault(name, value)
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    limit_threads()
+    prepare_environment()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     parent = os.environ.pop(PARENT, None)

@@ -18,6 +18,8 @@ from rigor.config.schemas import Train, TrainParallel
 from rigor.learning.networks import QuantileNetwork
 
 WARM_UP = 3  # calls without recording: libraries choose their kernels, Adam allocates its moments
+LARGEST = 2048  # rows of a call that is recorded; a larger one keeps the GPU busy by itself
+MOST = 16  # recordings of one function; each keeps its memory
 
 Call = Callable[[], Tensor]
 
@@ -33,6 +35,8 @@ class Engine:
     def __init__(self, train: Train, device: torch.device) -> None:
         self.device, self._train = device, train
         self._half = train.fast and train.precision == "bf16"
+        if device.type == "cuda":
+            _set_tf32(train.precision == "tf32")
         self._records = train.fast and train.graph and device.type == "cuda"
 
     def record(self, function: Callable[..., Tensor]) -> "Recorded":
@@ -80,6 +84,15 @@ class Engine:
             lambda *_: torch.autograd.graph.increment_version(parameters)
         )
         return optimizer
+
+
+def _set_tf32(allowed: bool) -> None:
+    """Let a GPU multiply float32 numbers with 10 bits of their fractions, or with all 23.
+
+    Otherwise torch would do so in convolutions and not elsewhere.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 def lacks_bf16(device: torch.device) -> bool:
@@ -149,7 +162,8 @@ class Recorded:
     Inputs are copied into fixed buffers before each replay, and the result lies in a fixed buffer,
     so it is good until the next call. Everything else that the function reads or writes must keep
     its place in memory, and the function must not wait for the device. Where recording fails, the
-    function is called directly, with a warning.
+    function is called directly, with a warning. A call of more than `LARGEST` rows, or of a shape
+    beyond the first `MOST`, is not recorded.
 
     Args:
       function: from tensors on the device to a tensor there.
@@ -166,9 +180,9 @@ class Recorded:
     def __call__(self, *arguments: np.ndarray | Tensor) -> Tensor:
         """Return the function's result for arrays in the machine's memory or on the device."""
         given = [torch.as_tensor(argument) for argument in arguments]
-        if self._recorder is None:
-            return self._function(*(upload(tensor, self._device) for tensor in given))
         key = tuple((tensor.shape, tensor.dtype) for tensor in given)
+        if self._recorder is None or not self._is_recorded(key):
+            return self._function(*(upload(tensor, self._device) for tensor in given))
         if key not in self._recordings:
             buffers = [torch.empty_like(tensor, device=self._device) for tensor in given]
             self._recordings[key] = _Recording(buffers)
@@ -188,6 +202,13 @@ class Recorded:
         replay, result = found.recorded
         replay()  # recording alone does not run the work
         return result
+
+    def _is_recorded(self, key: tuple[tuple[torch.Size, torch.dtype], ...]) -> bool:
+        """Tell whether calls of these shapes and types are recorded."""
+        if key in self._recordings:
+            return True
+        rows = max((shape[0] for shape, _ in key if shape), default=0)
+        return rows <= LARGEST and len(self._recordings) < MOST
 
     def _without_recording(self, error: RuntimeError, found: _Recording) -> Tensor:
         reason = str(error).partition("\n")[0]
@@ -220,9 +241,12 @@ class CudaGraphs:
 
     def record(self, call: Call) -> tuple[Callable[[], None], Tensor]:
         """Record the call as a graph; return its replay and the memory of its result."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = call()
+        graph, usual = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(graph, stream=self._stream):
+                result = call()
+        finally:
+            torch.cuda.set_stream(usual)  # a failed recording leaves its own
         return graph.replay, result
 
 

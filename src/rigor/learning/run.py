@@ -18,6 +18,7 @@ from rigor.learning.engine import lacks_bf16
 from rigor.learning.milestones import COLUMNS, Outputs
 from rigor.learning.training import State, Training
 from rigor.runs.directory import RunDirectory
+from rigor.runs.gpus import torch_is_for_cpus, visible_gpus
 from rigor.runs.job import Job, wandb_names
 from rigor.runs.metrics import MetricsFile
 from rigor.runs.progress import Progress
@@ -75,11 +76,7 @@ def work(
     described = job.plain | made_by | {"choices": names["choices"]}
     result: dict[str, Any] = {}
     notes: list[str] = warnings(config)
-    if config.train.precision == "bf16" and lacks_bf16(device):
-        notes.append(
-            "train.precision=bf16: this processor has no instructions for it, and updates are "
-            "several times slower than with train.precision=fp32"
-        )
+    notes += device_notes(config, device)
     state = training.start(notes.append)
     metrics = MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged)
 
@@ -111,6 +108,26 @@ def work(
     run.write_result(result)
     run.write_status("done", step=state.steps)
     return float(result["objective"])
+
+
+def device_notes(config: Config, device: torch.device) -> list[str]:
+    """Return what a run says of its device, one line each."""
+    notes = []
+    if config.train.precision == "bf16" and lacks_bf16(device):
+        notes.append(
+            "train.precision=bf16: this processor has no instructions for it, and updates are "
+            "several times slower than with train.precision=fp32"
+        )
+    if config.train.precision == "tf32" and device.type == "cpu":
+        notes.append("train.precision=tf32: only GPUs have it; this run computes in fp32")
+    if config.device == "auto" and device.type == "cpu" and (gpus := visible_gpus()):
+        built = "is a build for CPUs" if torch_is_for_cpus() else "cannot use them"
+        notes.append(
+            f"device=auto: nvidia-smi lists {len(gpus)} GPU{'s' * (len(gpus) > 1)}, but this torch "
+            f"{built}, so the run is on the CPU; README says how to install torch for CUDA, and "
+            "device=cpu is silent"
+        )
+    return notes
 
 
 def _result(
