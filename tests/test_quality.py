@@ -13,8 +13,8 @@ ROW = ["env.periods=10", "env.scaling=volatility", "discount=exponential", "disc
 @pytest.mark.parametrize(
     ("experiment", "row"),
     [
-        ("gbwm_neutral", ["env.late_utility=2000", "train.steps=2_000_000"]),
-        ("gbwm_cvar", ["env.late_utility=1000", "train.steps=1_000_000"]),
+        ("gbwm_neutral", ["env.late_utility=2000", "train.steps=700_000"]),
+        ("gbwm_cvar", ["env.late_utility=1000", "train.steps=300_000"]),
     ],
 )
 def test_wealth_management_is_learned_to_97_percent_of_the_optimum(tmp_path, experiment, row):
