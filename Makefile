@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check docs gpu bench bench-compare bench-memory clean
+.PHONY: help setup train test check docs gpu bench bench-learners bench-compare bench-memory clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ $(PEERS): $(READY)
 bench: $(READY) $(PEERS) ## speed against peers, 10 minutes; QUICK=1 for a short run, OUT=file.json
 	$(BIN)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
 	$(BIN)/python benchmarks/grid.py $(if $(OUT),--bench $(OUT))
+
+bench-learners: $(READY) ## agent steps per second of both learners on Breakout, 10 minutes
+	$(BIN)/python benchmarks/learners.py
 
 bench-compare: $(READY) ## differences between two benchmarks: OLD=a.json NEW=b.json
 	$(BIN)/python benchmarks/compare.py $(OLD) $(NEW)

@@ -70,9 +70,6 @@ def measure(quick: bool) -> dict[str, dict[str, list[float]]]:
         found |= pieces.network(case, repeats)
         chunk = 32 if case == "18x10x200" else 48 if quick else 96  # agent steps
         found |= training.end_to_end(case, chunk, 3 if quick else 5)
-    for case in ["4x10x50"] if quick else ["4x10x1", "4x10x50"]:
-        print(f"  {case}, both learners", flush=True)
-        found |= training.learners(case, 1, 3)
     return found
 
 

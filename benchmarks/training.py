@@ -11,20 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from pieces import (
-    CASES,
-    CPU,
-    compose,
-    make_agent,
-    make_parallel,
-    make_peer,
-    parallel_differences,
-)
+from pieces import CASES, CPU, compose, make_agent, make_peer
 from timing import Samples
 
 from rigor.errors import Stopped
 from rigor.learning import loop, parallel_loop
-from rigor.learning.engine import lacks_bf16
 from rigor.learning.milestones import COLUMNS, Outputs
 from rigor.learning.training import Training
 from rigor.runs.directory import RunDirectory
@@ -47,7 +38,7 @@ def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
         ways = {"rigor": [], "rigor bf16": ["train.precision=bf16"]}
         if "sb3-contrib" in peers:  # which chooses by the target network: one forward fewer
             ways["rigor, train.double=target"] = ["train.double=target"]
-        runs = {name: _rigor(case, way, folder, after) for name, way in ways.items()} | peers
+        runs = {name: rigor_run(case, way, folder, after) for name, way in ways.items()} | peers
         samples: Samples = {name: [] for name in runs}
         for _ in range(repeats):
             for name, run in runs.items():
@@ -55,37 +46,6 @@ def end_to_end(case: str, chunk: int, repeats: int) -> dict[str, Samples]:
                 steps = run(chunk)
                 samples[name].append(1e3 * (time.process_time() - began) / steps)
     return {f"training {case}": samples}
-
-
-def learners(case: str, rollouts: int, repeats: int) -> dict[str, Samples]:
-    """Return CPU milliseconds per agent step of both learners and the latter's peer, in turn.
-
-    Args:
-      case: a key of `pieces.CASES`. rollouts: of the parallel learner in each chunk.
-    """
-    precisions = ["fp32"] if lacks_bf16(CPU) else ["fp32", "bf16"]
-    with contextlib.ExitStack() as after:
-        folder = after.enter_context(tempfile.TemporaryDirectory())
-        runs = {
-            f"{learner} {precision}": _rigor(
-                case, [f"learner={learner}", f"train.precision={precision}"], folder, after
-            )
-            for learner in ("replay", "parallel")
-            for precision in precisions
-        }
-        differences = parallel_differences(case)
-        assert max(differences) < 1e-4, f"{case}: the peer's targets and loss differ: {differences}"
-        _, peer = make_parallel(case)
-        after.callback(peer.games.close)
-        runs["parallel, single file"] = peer.run
-        samples: Samples = {name: [] for name in runs}
-        for _ in range(repeats):
-            for name, run in runs.items():
-                began = time.process_time()
-                # both chunks take about the same time
-                steps = run(128 * 32 * rollouts if "parallel" in name else 1000 * rollouts)
-                samples[name].append(1e3 * (time.process_time() - began) / steps)
-    return {f"learners {case}": samples}
 
 
 def settings(case: str, folder: str, learning_starts: int) -> list[str]:
@@ -104,7 +64,7 @@ def settings(case: str, folder: str, learning_starts: int) -> list[str]:
     ]
 
 
-def _rigor(case: str, overrides: list[str], folder: str, after: contextlib.ExitStack) -> Run:
+def rigor_run(case: str, overrides: list[str], folder: str, after: contextlib.ExitStack) -> Run:
     """Return what goes on with rigor's own loop, whole; it has taken its first updates."""
     given = settings(case, folder, WARM_UP)
     if "learner=parallel" in overrides:  # it has no warm-up, and its own number of copies
