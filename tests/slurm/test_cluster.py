@@ -1,5 +1,6 @@
 """Sweeps on a real SLURM with preemption, time limits, dead nodes and killed processes."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -245,7 +246,11 @@ def newest(run: Path) -> int:
 def test_a_cancelled_run_has_saved_and_resumes_only_with_a_retry(cluster, undisturbed):
     cluster.submit()
     first, _ = cluster.at_work()
+    pid = cluster.member(first)
+    os.kill(pid, signal.SIGSTOP)  # so that it is not done before it is cancelled
     done = cluster.sweep("cancel", first.name)
+    with contextlib.suppress(ProcessLookupError):  # SLURM itself has continued it
+        os.kill(pid, signal.SIGCONT)
     assert done.code == 0, done
     cluster.slurm.settled()
     assert sorted(states(cluster.out)) == ["done", "preempted"]
