@@ -21,7 +21,7 @@ def test_hydras_basic_sweeper_has_a_table_and_a_report(tmp_path):
 
 @pytest.mark.slow
 def test_optuna(tmp_path):
-    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")  # the extra `optuna`
     search = (
         "hydra/sweeper=optuna",
         "hydra.sweeper.direction=maximize",

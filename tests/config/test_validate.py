@@ -218,8 +218,9 @@ def test_a_fit_warns_of_its_error(cartpole, nodes):
     assert "relative error" in line
 
 
-def test_half_precision_is_refused_for_the_plain_form(cartpole):
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_less_than_full_precision_is_refused_for_the_plain_form(cartpole, precision):
     one = config.build(changed(cartpole))
-    one.train.fast, one.train.precision = False, "bf16"
-    with pytest.raises(UserError, match=r"train\.precision=bf16 with train\.fast=false"):
+    one.train.fast, one.train.precision = False, precision
+    with pytest.raises(UserError, match=rf"train\.precision={precision} with train\.fast=false"):
         validate.validate(one)

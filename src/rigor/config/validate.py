@@ -34,10 +34,10 @@ def validate(config: Config) -> None:
     _check_root(config)
     if config.learns:
         _check_learner(config)
-        if config.train.precision == "bf16" and not config.train.fast:
+        if (precision := config.train.precision) != "fp32" and not config.train.fast:
             raise UserError(
-                "train.precision=bf16 with train.fast=false: the plain form is in full precision; "
-                "use train.precision=fp32, or train.fast=true"
+                f"train.precision={precision} with train.fast=false: the plain form is in full "
+                "precision; use train.precision=fp32, or train.fast=true"
             )
         if config.agent.learns == "expected_utility":
             _check_expected_utility(config)

@@ -186,11 +186,17 @@ def _keep_function(layers: nn.Module, inputs: slice, before: Tensor, after: Tens
       before, after: what enters as 0, and the difference that enters as one, float64 [2, F].
     """
     linear = next(layer for layer in layers.modules() if isinstance(layer, nn.Linear))
-    before, after = before.to(linear.weight.device), after.to(linear.weight.device)
     weight = linear.weight[:, inputs]
-    shift, ratio = (after[0] - before[0]) / before[1], after[1] / before[1]
-    linear.bias.add_(weight @ shift.to(weight.dtype))
-    weight.mul_(ratio.to(weight.dtype))
+    shift, ratio = _shift_and_ratio(before, after, weight)
+    linear.bias.add_(weight @ shift)
+    weight.mul_(ratio)
+
+
+def _shift_and_ratio(before: Tensor, after: Tensor, like: Tensor) -> Tensor:
+    """Return (zero′ − zero) / one and one′ / one of two units [2, F], as [2, F] like a tensor."""
+    before, after = before.to(like.device), after.to(like.device)
+    change = torch.stack([after[0] - before[0], after[1]]) / before[1]
+    return change.to(like.dtype)
 
 
 class NumberEmbedding(nn.Module):
@@ -217,10 +223,9 @@ class NumberEmbedding(nn.Module):
         Args:
           before, after: what enters as 0, and the difference that enters as one, float64 [2, F].
         """
-        before, after = before.to(self.weight.device), after.to(self.weight.device)
-        shift, ratio = (after[0] - before[0]) / before[1], after[1] / before[1]
-        self.bias.add_(self.weight * shift.to(self.weight.dtype)[:, None])
-        self.weight.mul_(ratio.to(self.weight.dtype)[:, None])
+        shift, ratio = _shift_and_ratio(before, after, self.weight)
+        self.bias.add_(self.weight * shift[:, None])
+        self.weight.mul_(ratio[:, None])
 
 
 class Normaliser(nn.Module):

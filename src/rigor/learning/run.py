@@ -18,7 +18,7 @@ from rigor.learning.engine import lacks_bf16
 from rigor.learning.milestones import COLUMNS, Outputs
 from rigor.learning.training import State, Training
 from rigor.runs.directory import RunDirectory
-from rigor.runs.gpus import torch_is_for_cpus, visible_gpus
+from rigor.runs.gpus import visible_gpus
 from rigor.runs.job import Job, wandb_names
 from rigor.runs.metrics import MetricsFile
 from rigor.runs.progress import Progress
@@ -121,7 +121,7 @@ def device_notes(config: Config, device: torch.device) -> list[str]:
     if config.train.precision == "tf32" and device.type == "cpu":
         notes.append("train.precision=tf32: only GPUs have it; this run computes in fp32")
     if config.device == "auto" and device.type == "cpu" and (gpus := visible_gpus()):
-        built = "is a build for CPUs" if torch_is_for_cpus() else "cannot use them"
+        built = "is a build for CPUs" if torch.version.cuda is None else "cannot use them"
         notes.append(
             f"device=auto: nvidia-smi lists {len(gpus)} GPU{'s' * (len(gpus) > 1)}, but this torch "
             f"{built}, so the run is on the CPU; README says how to install torch for CUDA, and "

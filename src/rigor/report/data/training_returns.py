@@ -28,7 +28,8 @@ def by_million(training: "pd.DataFrame") -> "pd.Series":
         the episodes since the row before).
 
     Returns:
-      Means by million, 1 for the first; a million without an end of an episode is left out.
+      Means by million, 1 for the first; a million without an end of an episode is left out. A row
+      counts in the million in which it ends.
     """
     import pandas as pd
 

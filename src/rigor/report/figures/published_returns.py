@@ -8,12 +8,13 @@ from rigor.report.data.runs import RunRecord
 from rigor.report.data.training_returns import by_million
 from rigor.report.figures.agent_curves import AgentStyles
 from rigor.report.figures.style import dress, left_legend, legend_room, new_figure
+from rigor.report.tables.published_returns import PEERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = 4  # of panels
-_PEERS = {"DQN": ":", "QR-DQN": "--", "IQN": "-."}
+_PEERS = dict(zip(PEERS, (":", "--", "-."), strict=True))  # and their dashes
 _BEYOND = 1  # millions of frames that the published curves show beyond the runs' own
 _MOST = 20  # millions; later ones are published at 50, 100 and 200 only
 

@@ -11,7 +11,7 @@ from rigor.report.data.seed_intervals import mean_interval
 from rigor.report.data.training_returns import LEARNING, by_million, differences, is_comparable
 from rigor.report.tables.sheet import Sheet, several
 
-PEERS = {"DQN": "DQN", "QR-DQN": "QR-DQN", "IQN": "IQN"}
+PEERS = ("DQN", "QR-DQN", "IQN")
 """Dopamine's agents that are shown; the CSV file has C51 and Rainbow too."""
 
 _SHOWN_MILLIONS = (1, 2, 3, 4, 5, 10, 15, 20)
@@ -66,7 +66,7 @@ def published_returns_sheet(agents: Sequence[AgentGroup]) -> Sheet:
             "million": "million frames",
             "seeds": "seeds",
             "score": "training return",
-            **PEERS,
+            **dict(zip(PEERS, PEERS, strict=True)),
         },
     )
 
