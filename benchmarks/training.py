@@ -60,6 +60,7 @@ def settings(case: str, folder: str, learning_starts: int) -> list[str]:
         "train.epsilon_start=0.01",
         "evaluate.every=1",
         "env.num_envs=8",
+        "env.threads=1",
         "train.checkpoint_every=1_000_000",
     ]
 
@@ -72,10 +73,10 @@ def rigor_run(case: str, overrides: list[str], folder: str, after: contextlib.Ex
     one = compose(*given, *overrides)
     run = after.enter_context(RunDirectory.open(one.path, one.plain, one.digest))
     training = Training(one.config, run, CPU)
-    after.callback(training.env.close)
+    after.callback(training.close)
     state = training.start(lambda line: None)
     # each chunk ends as a run that is told to stop does, but without its checkpoint
-    training.save = lambda state: None
+    training.save = lambda state, wait=True: None
     metrics = after.enter_context(MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged))
     progress = after.enter_context(Progress(one.steps, "bench", run.log_path, enabled=False))
 

@@ -15,6 +15,7 @@ SOURCE = ROOT / "src"
 
 ROOMS = (
     "rigor.errors",
+    "rigor.cores",
     "rigor.maths",
     "rigor.envs",
     "rigor.config",

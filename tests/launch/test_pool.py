@@ -31,7 +31,8 @@ import os, signal, sys, time
 from pathlib import Path
 path = Path(sys.argv[-1])
 (path / "gpu").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
-(path / "memory").write_text(os.environ.get("RIGOR_MEMORY", "all"))
+parts = (os.environ.get(name, "all") for name in ("RIGOR_MEMORY", "RIGOR_CORES"))
+(path / "parts").write_text(", ".join(parts))
 order = (path / "order").read_text()
 if order == "wait":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -112,12 +113,13 @@ def test_a_run_whose_directory_is_gone_does_not_affect_other_runs(fake_runs):
     assert errors[1] is None
 
 
-def test_runs_at_once_share_the_free_memory(fake_runs, monkeypatch):
+def test_runs_at_once_share_the_free_memory_and_the_cores(fake_runs, monkeypatch):
     monkeypatch.setattr(pool, "shares", lambda n, gpus: {"RIGOR_MEMORY": f"a part of {n}"})
+    monkeypatch.setattr("rigor.cores.cores", lambda: 8)
     paths = fake_runs("0", "0", "0")
-    for n_jobs, part in ((2, "a part of 2"), (8, "a part of 3"), (1, "all")):
+    for n_jobs, part in ((2, "a part of 2, 4"), (8, "a part of 3, 2"), (1, "all, all")):
         pool.run_pool(paths, n_jobs)
-        assert {(path / "memory").read_text() for path in paths} == {part}
+        assert {(path / "parts").read_text() for path in paths} == {part}
 
 
 def test_a_single_visible_gpu_stays_visible(fake_runs, monkeypatch):

@@ -1,5 +1,6 @@
 """A vector environment whose every frame, reward and end is known, and a driver of training."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -185,7 +186,7 @@ def session(
         state = training.start(notes.append)
         metrics = MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged)
         progress = Progress(job.steps, "test", run.log_path, enabled=False, start=state.steps)
-        with metrics, progress:
+        with contextlib.closing(training), metrics, progress:
             outputs = Outputs(
                 metrics,
                 progress,
@@ -197,7 +198,6 @@ def session(
                 train(training, state, outputs)
             except Stopped:
                 stopped = True
-        training.env.close()
     return Session(training, state, notes, stopped)
 
 

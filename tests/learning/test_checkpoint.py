@@ -1,13 +1,17 @@
 import builtins
+import errno
 import json
+import os
 import pickle
 import shutil
+import threading
 
 import numpy as np
 import pytest
 import torch
 from scripted import assert_same
 
+from rigor.errors import UserError
 from rigor.learning import checkpoint
 from rigor.learning.checkpoint import KEEP, CorruptCheckpoint, checkpoints, load, save
 
@@ -196,3 +200,37 @@ def test_a_checkpoint_can_be_moved(tmp_path):
     moved = shutil.move(path, tmp_path / "elsewhere")
     assert load(tmp_path / "elsewhere")["x"].tolist() == [0, 1, 2]
     assert str(moved).endswith("elsewhere")
+
+
+def test_training_goes_on_while_a_copy_is_written(tmp_path, monkeypatch):
+    """The writer waits at a gate here, while the state changes."""
+    gate, write = threading.Event(), checkpoint._write
+
+    def held(*arguments):
+        gate.wait()
+        return write(*arguments)
+
+    monkeypatch.setattr(checkpoint, "_write", held)
+    writer, state = checkpoint.Writer(tmp_path), {"x": torch.zeros(2)}
+    writer.wait()  # nothing is being written
+    writer.start(7, state)
+    state["x"][0] = 1.0
+    assert checkpoints(tmp_path) == []
+    gate.set()
+    writer.wait()
+    assert load(*checkpoints(tmp_path))["x"].tolist() == [0.0, 0.0]
+    writer.start(8, state)
+    writer.close()  # ends after it
+    assert len(checkpoints(tmp_path)) == 2
+
+
+def test_an_error_of_the_background_reaches_the_next_save(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, "to_bytes", full)
+    writer = checkpoint.Writer(tmp_path)
+    writer.start(7, {"x": torch.zeros(2)})
+    with pytest.raises(UserError, match="no space left on device; free some space"):
+        writer.wait()
+    writer.close()

@@ -265,7 +265,7 @@ def test_checkpoints_are_due_at_multiples_and_never_more_than_a_tenth_apart(
     scripted, monkeypatch, every, steps
 ):
     saved = []
-    monkeypatch.setattr(checkpoint, "save", lambda directory, steps, tree: saved.append(steps))
+    monkeypatch.setattr(checkpoint, "_write", lambda directory, steps, *_: saved.append(steps))
     # the autoresets of these episodes fit into the slack
     scripts = [[Episode((1.0,) * 7), Episode((1.0,) * 5)]]
     session(scripted(f"train.checkpoint_every={every}", scripts=scripts))
@@ -278,9 +278,9 @@ def test_rows_that_count_no_step_force_a_checkpoint_before_the_slack_is_used_up(
     rows = [0]
     save = Training.save
 
-    def spy(training, state):
+    def spy(training, state, wait):
         rows.append(training.memory.replay.added)
-        save(training, state)
+        save(training, state, wait)
 
     monkeypatch.setattr(Training, "save", spy)
     # every second row is an autoreset

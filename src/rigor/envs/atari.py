@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rigor.cores import cores_of_run
 from rigor.envs.problem import Problem
 from rigor.envs.vector import Step, VectorEnv, VideoEnv, check_actions, copy_seeds
 
@@ -100,7 +101,8 @@ class Atari:
       fire_reset: whether games that wait for FIRE are started.
       full_actions: whether all 18 actions are used, instead of those that the game reacts to.
       max_frames: emulator frames, not counting no-ops, after which a game is truncated.
-      threads: emulator threads, at least 1.
+      threads: emulator threads, at least 1; None for the cores that the run may use. Their number
+        changes no result.
     """
 
     game: str
@@ -113,7 +115,7 @@ class Atari:
     fire_reset: bool
     full_actions: bool
     max_frames: int
-    threads: int
+    threads: int | None
 
     def __post_init__(self) -> None:
         if self.game not in GAMES:
@@ -126,8 +128,9 @@ class Atari:
         if not 0 <= self.sticky < 1:
             raise ValueError(f"env.sticky={self.sticky}: a probability in [0, 1)")
         for key, least in (("num_envs", 1), ("frame_skip", 1), ("threads", 1), ("noop_max", 0)):
-            if getattr(self, key) < least:
-                raise ValueError(f"env.{key}={getattr(self, key)}: must be at least {least}")
+            value = getattr(self, key)
+            if value is not None and value < least:
+                raise ValueError(f"env.{key}={value}: must be at least {least}")
         if self.max_frames < self.frame_skip:
             raise ValueError(
                 f"env.max_frames={self.max_frames}: must be at least "
@@ -253,7 +256,7 @@ def _emulator(
         config.game,
         n_envs,
         batch_size=n_envs,  # a smaller batch returns copies in order of completion
-        num_threads=min(config.threads, n_envs),
+        num_threads=min(config.threads or cores_of_run(), n_envs),
         thread_affinity_offset=-1,
         max_num_frames_per_episode=config.max_frames,
         repeat_action_probability=config.sticky,

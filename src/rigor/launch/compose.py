@@ -27,8 +27,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rigor.config import hints
+from rigor.cores import cores
 from rigor.errors import UserError
-from rigor.launch.pool import cores
 from rigor.runs.job import Job, job, with_seed
 
 _PARALLEL_ABOVE = 20  # sets of options; below it, starting processes takes longer

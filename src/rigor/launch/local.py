@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rigor.cores import cores
 from rigor.launch import sweep
 from rigor.launch.display import Display
-from rigor.launch.pool import cores, run_pool
+from rigor.launch.pool import run_pool
 from rigor.launch.status import StatusReader
 from rigor.runs.directory import RunDirectory, shown
 from rigor.runs.gpus import torch_is_for_cpus, visible_gpus

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, MappingProxyType
 
+from rigor import cores
 from rigor.errors import STOPS, RunFailed, Stopped, UserError
 from rigor.launch.worker import ERROR_PREFIX, PARENT
 from rigor.runs.directory import RunDirectory
@@ -33,13 +34,6 @@ class Worker:
     process: subprocess.Popen[bytes]
     log_start: int
     slot: int
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def run_pool(
@@ -65,7 +59,7 @@ def run_pool(
     gpus = visible_gpus()
     at_once = min(n_jobs, len(paths))
     # measured here, before the first run starts: alone, each run would take all of it for its own
-    memory = shares(at_once, len(gpus)) if at_once > 1 else {}
+    parts = shares(at_once, len(gpus)) | cores.share(at_once) if at_once > 1 else {}
     with _collected(STOPS) as received:
         stopping = False
         while running or (waiting and not received):
@@ -74,7 +68,7 @@ def run_pool(
                 used = {worker.slot for worker in running.values()}
                 slot = next(slot for slot in range(n_jobs) if slot not in used)
                 try:
-                    running[number] = start(path, slot, gpus, memory)
+                    running[number] = start(path, slot, gpus, parts)
                 except OSError as error:  # its directory is gone, or the system refuses a process
                     reason = (error.strerror or str(error)).lower()
                     errors[number] = UserError(f"{path}: no worker can start there ({reason})")

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from rigor.errors import UserError
+from rigor.runs.disk import disk_errors
 
 KEEP = 2
 _ARRAYS, _STATE, _DIGESTS = "arrays.safetensors", "state.json", "digests.json"
@@ -32,6 +34,50 @@ class CorruptCheckpoint(Exception):
     """A checkpoint cannot be read; the message gives the reason."""
 
 
+class Writer:
+    """Writes checkpoints in the background, one at a time.
+
+    A checkpoint of a large network takes half a second to hash and to reach the disk. The state is
+    copied before the training goes on.
+
+    Args:
+      directory: of the run's checkpoints.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
+
+    def start(self, steps: int, state: dict[str, Any]) -> None:
+        """Copy the state and start to write it; call `wait` first.
+
+        Args:
+          steps: agent steps. state: a tree of plain data.
+        """
+        arrays: dict[str, torch.Tensor] = {}
+        text = json.dumps(_pack(state, arrays))
+
+        def write() -> None:
+            with disk_errors(self._directory):
+                _write(self._directory, steps, text, arrays)
+
+        self._writing = self._thread.submit(write)
+
+    def wait(self) -> None:
+        """Wait until the disk has the checkpoint that is being written.
+
+        Raises:
+          UserError: the disk is full, or fails; the checkpoints before it remain.
+        """
+        if self._writing is not None:
+            self._writing.result()
+
+    def close(self) -> None:
+        """End the thread after what it is writing."""
+        self._thread.shutdown()
+
+
 def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
     """Write the checkpoint of agent step `steps` and drop all but the newest `KEEP`.
 
@@ -41,13 +87,17 @@ def save(directory: Path, steps: int, state: dict[str, Any]) -> Path:
     Returns:
       The checkpoint's directory.
     """
+    arrays: dict[str, torch.Tensor] = {}
+    return _write(directory, steps, json.dumps(_pack(state, arrays)), arrays)
+
+
+def _write(directory: Path, steps: int, text: str, arrays: dict[str, torch.Tensor]) -> Path:
+    """Write a packed tree; see `save`."""
     final = directory / f"step_{steps:012d}"
     partial = directory / f".partial_{steps:012d}"
     for left in directory.glob(".partial_*"):  # from a session that was killed while it saved
         shutil.rmtree(left)
     partial.mkdir(parents=True)
-    arrays: dict[str, torch.Tensor] = {}
-    text = json.dumps(_pack(state, arrays))
     # Written here, because safetensors reports a full disk as an error of its own.
     (partial / _ARRAYS).write_bytes(to_bytes(arrays))
     (partial / _STATE).write_text(text)

@@ -97,7 +97,7 @@ def milestones(training: Training, state: State, epsilon: float, outputs: Output
     ends, signal = state.steps >= spec.steps, outputs.stop()
     due = due or (training.memory is not None and training.memory.overdue())
     if training.changed and (due or ends or signal):
-        training.save(state)
+        training.save(state, wait=ends or signal is not None)
     if signal:
         raise Stopped(signal)
     if ends and state.updates > state.updates_logged:

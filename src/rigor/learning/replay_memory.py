@@ -42,6 +42,8 @@ class ReplayMemory:
             frame_dtype=env.observation_dtype,
             stack=env.frame_stack,
         )
+        if train.next_state_samples > 1:  # the environment reads the observations in each update
+            device = torch.device("cpu")
         place = place_frames(train.replay_capacity, train.steps, layout, device)
         self.replay = Replay(train.replay_capacity, layout, place)
         # A row holds E steps less its autoresets. Slack of a quarter allows for episodes of four

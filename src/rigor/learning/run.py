@@ -71,7 +71,7 @@ def work(
     run.write_status("running", gpu=gpu_of(device), commit=made_by["commit"])
     torch.set_num_threads(1)  # one run, one core: two threads are slower than two runs
     training = Training(config, run, device)
-    after.callback(training.env.close)
+    after.callback(training.close)
     names = wandb_names(job.plain, sweep)
     described = job.plain | made_by | {"choices": names["choices"]}
     result: dict[str, Any] = {}

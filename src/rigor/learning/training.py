@@ -18,6 +18,7 @@ from rigor.errors import Stopped, UserError
 from rigor.learning import checkpoint
 from rigor.learning.agent import Agent
 from rigor.learning.engine import restore_moments
+from rigor.learning.networks import QuantileNetwork
 from rigor.learning.replay import Batch
 from rigor.learning.replay_memory import ReplayMemory
 from rigor.learning.rollout import MAX_COPIES, Episodes, copies_for, play_episodes
@@ -107,6 +108,7 @@ class Training:
             self.memory = ReplayMemory(train, env, *places)
         with disk_errors(run.checkpoints):
             run.checkpoints.mkdir(exist_ok=True)
+        self._checkpoints = checkpoint.Writer(run.checkpoints)
         self.agent = Agent(config, env, device, int(self.seeds["network"].generate_state(1)[0]))
         self.exploration = np.random.default_rng(self.seeds["exploration"])
         self.sampling = np.random.default_rng(self.seeds["replay"])
@@ -200,14 +202,26 @@ class Training:
         state.seconds = self._seconds_before + time.perf_counter() - self._started
         self.changed = True
 
-    def save(self, state: State) -> None:
-        """Write a checkpoint: the replay's new rows first, then the state that needs them."""
+    def save(self, state: State, wait: bool = True) -> None:
+        """Write a checkpoint: the replay's new rows first, then the state that needs them.
+
+        Args:
+          wait: until the disk has it; otherwise it is written in the background.
+        """
+        self._checkpoints.wait()  # its rows of the replay must not be overwritten
         # first, because it refuses a run that another process has taken over
         self.run.write_status("running", step=state.steps)
         with disk_errors(self.run.checkpoints):
             rows = 0 if self.memory is None else self.memory.write()
-            checkpoint.save(self.run.checkpoints, state.steps, self._tree(state, rows))
+        self._checkpoints.start(state.steps, self._tree(state, rows))
+        if wait:
+            self._checkpoints.wait()
         self.changed = False
+
+    def close(self) -> None:
+        """Close the environment, and end what is written in the background."""
+        self.env.close()
+        self._checkpoints.close()
 
     def _tree(self, state: State, rows: int) -> dict[str, Any]:
         """Return the contents of a checkpoint that needs `rows` rows of the replay's file."""
@@ -354,9 +368,7 @@ class Training:
 def agent_state(agent: Agent) -> dict[str, Any]:
     """Return the part of a checkpoint that belongs to the agent."""
     return {
-        "online": agent.online.state_dict(),
-        "target": agent.target.state_dict(),
-        "averaged": agent.averaged.state_dict(),
+        **{name: network.state_dict() for name, network in _networks(agent).items()},
         "n_averaged": agent.n_averaged,
         "moments": agent.optimizer.state_dict()["state"],
         "loss_sum": agent.loss_sum,
@@ -374,15 +386,14 @@ def restore_agent(agent: Agent, state: Mapping[str, Any]) -> None:
     Raises:
       ValueError: the state is that of another network.
     """
-    for part in ("online", "target", "averaged"):
-        _refuse_other_shapes(part, getattr(agent, part).state_dict(), state[part])
+    for name, network in _networks(agent).items():
+        _refuse_other_shapes(name, network.state_dict(), state[name])
     for number, parameter in enumerate(agent.online.parameters()):
         saved = state["moments"].get(str(number), {})
         own = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter) if saved else {}
         _refuse_other_shapes(f"moments of {number}", own, saved)
-    agent.online.load_state_dict(state["online"])
-    agent.target.load_state_dict(state["target"])
-    agent.averaged.load_state_dict(state["averaged"])
+    for name, network in _networks(agent).items():
+        network.load_state_dict(state[name])
     agent.n_averaged = state["n_averaged"]
     restore_moments(agent.optimizer, state["moments"])
     agent.loss_sum.copy_(state["loss_sum"])
@@ -396,6 +407,16 @@ def restore_agent(agent: Agent, state: Mapping[str, Any]) -> None:
         agent.observation_unit = mean, deviation
     agent.returns.restore(state["returns"])
     agent.candidates.restore(state["candidates"])
+
+
+def _networks(agent: Agent) -> dict[str, QuantileNetwork]:
+    """Return the networks of an agent by name; one that serves as another comes once."""
+    networks = {"online": agent.online, "target": agent.target, "averaged": agent.averaged}
+    return {
+        name: network
+        for name, network in networks.items()
+        if name == "online" or network is not agent.online
+    }
 
 
 def _refuse_other_shapes(
