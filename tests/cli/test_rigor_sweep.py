@@ -76,7 +76,7 @@ def test_parallel_runs_equal_serial_runs_bit_for_bit(tmp_path):
     assert left.name == right.name
     assert {path.name for path in left.iterdir()} == {path.name for path in right.iterdir()}
     manifest = json.loads((left / "manifest.json").read_text())
-    assert manifest["launcher"] == {"name": "local", "n_jobs": 2}
+    assert manifest["launcher"] == {"name": "local", "n_jobs": 2, "mps": False}
     assert pooled.out.count("done: cartpole-") == 3
     assert pooled.out.count(" done ") == 3  # in the table
     assert f"figure: {left.relative_to(tmp_path) / 'learning_curves.png'}" in pooled.out

@@ -163,7 +163,7 @@ def test_runs_that_slurm_refuses_have_failed_with_its_reason(tmp_path, monkeypat
     class RefusingSbatch:
         left = 1
 
-        def map_array(self, function, members):
+        def map_array(self, function, *members):
             if not self.left:
                 raise FailedJobError("sbatch: error: invalid\n account")
             self.left -= 1

@@ -15,7 +15,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from rigor.errors import UserError
-from rigor.launch import local, slurm
+from rigor.launch import local, mps, slurm
 from rigor.runs.job import Job
 
 
@@ -23,22 +23,26 @@ class LocalLauncher(Launcher):
     """Run several runs of a sweep at once, each a process with one thread.
 
     Args:
-      n_jobs: the number of runs at once; None means one for each core that this process may use.
+      n_jobs: the number of runs at once; None means one for each core that this process may use or,
+        on a machine with GPUs, one for each GPU.
+      mps: whether runs on one GPU use it at the same time; see `rigor.launch.mps`.
     """
 
-    def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = n_jobs
+    def __init__(self, n_jobs: int | None = None, mps: bool = False) -> None:
+        self.n_jobs, self.mps = n_jobs, mps
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Refuse a number of processes below 1, before any job is composed."""
+        """Refuse wrong numbers and a machine without MPS, before any job is composed."""
         if self.n_jobs is not None and self.n_jobs < 1:
             raise UserError(f"hydra.launcher.n_jobs={self.n_jobs}: must be 1 or more")
+        if self.mps:
+            mps.check()
 
     def launch_sweep(self, jobs: list[Job], overrides: list[list[str]]) -> None:
         """Run a sweep to its end."""
-        local.launch(jobs, overrides, self.n_jobs)
+        local.launch(jobs, overrides, self.n_jobs, self.mps)
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -81,6 +85,7 @@ class LocalConf:
 
     _target_: str = "hydra_plugins.rigor.launchers.LocalLauncher"
     n_jobs: int | None = None
+    mps: bool = False
 
 
 @dataclass

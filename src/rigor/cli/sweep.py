@@ -131,8 +131,9 @@ def retry(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
         errors: list[Exception | None] = []
         # a sweep without a launcher ran one run at a time
         n_jobs = 1 if manifest.launcher["name"] == "basic" else manifest.launcher["n_jobs"]
+        mps = manifest.launcher.get("mps", False)
         try:
-            errors = local.run_queued(directory.name, [manifest.runs[i] for i in left], n_jobs)
+            errors = local.run_queued(directory.name, [manifest.runs[i] for i in left], n_jobs, mps)
         finally:
             sweep.summarise(manifest.runs, directory)
         sweep.raise_failures([*refused, *errors])

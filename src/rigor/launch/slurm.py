@@ -54,6 +54,7 @@ class Cluster:
     grace: seconds before the time limit at which runs save.
     mem: memory of a task, such as 16G.
     runs_per_gpu: runs, each a process, that share a task and its GPU. cpus_per_run: cores of a run.
+    mps: whether the runs of a task use its GPU at the same time, by NVIDIA's MPS; see `launch.mps`.
     max_parallel: largest number of tasks that run at the same time.
     setup: shell lines before the runs start, such as `module load cuda`.
     python: shell command of Python on a node, such as `apptainer exec --nv rigor.sif python`; None
@@ -74,6 +75,7 @@ class Cluster:
     mem: str | None = None
     runs_per_gpu: int = 1
     cpus_per_run: int = 1
+    mps: bool = False
     max_parallel: int | None = None
     setup: list[str] = field(default_factory=list)
     python: str | None = None
@@ -166,7 +168,7 @@ def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster:
             # submitit prints the output of sbatch on standard error too
             with outside_allocation(), redirect_stderr(io.StringIO()):
                 executor = _executor(directory, cluster, submission.name, len(array))
-                submitted = executor.map_array(run_task, members)
+                submitted = executor.map_array(run_task, members, [cluster.mps] * len(members))
         except (FailedJobError, FailedSubmissionError) as error:
             manifest.submissions.remove(submission)
             manifest.write(directory)

@@ -11,14 +11,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rigor.errors import STOPS, RunFailed, Stopped
+from rigor.errors import STOPS, RunFailed, Stopped, UserError
 from rigor.launch.execute import task_id
+from rigor.launch.mps import processes_share_gpus
 from rigor.launch.pool import run_pool
 from rigor.runs.directory import RunDirectory, shown
 
 
-def run_task(paths: Sequence[str]) -> None:
+def run_task(paths: Sequence[str], mps: bool = False) -> None:
     """Run all unfinished runs of some queued ones at once.
+
+    Args:
+      paths: directories of the runs. mps: whether those on one GPU use it at the same time.
 
     Raises:
       RunFailed: a run failed; the task is then FAILED in SLURM too. The other runs have ended.
@@ -32,7 +36,13 @@ def run_task(paths: Sequence[str]) -> None:
     for run in left:
         run.write_status("queued")
     try:
-        errors = run_pool([run.path for run in left], max(1, len(left)), _print_end, patient=True)
+        with processes_share_gpus(mps):
+            n = max(1, len(left))
+            errors = run_pool([run.path for run in left], n, _print_end, patient=True)
+    except UserError as error:  # of MPS, before a run starts
+        for run in left:
+            run.write_status("failed", error=str(error))
+        raise
     except Stopped as stopped:
         for number in STOPS:  # requeueing sends them to this process, which has nothing to save
             signal.signal(number, signal.SIG_IGN)
