@@ -176,5 +176,8 @@ def test_the_gpu_script_works_without_a_gpu(tmp_path):
     environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     subprocess.run(command, env=environment, check=True, timeout=400)
     rows = json.loads(out.read_text())["rows"]
-    assert [(row["way"], row["runs"]) for row in rows] == [("eager", 1), ("recorded", 2)]
+    assert [(row["learner"], row["runs"]) for row in rows] == [("replay", 1), ("parallel", 2)]
+    assert not any(row["recorded"] for row in rows)  # a CPU records nothing, asked or not
+    assert [len(row["steps_per_second"]) for row in rows] == [1, 2]
     assert all(speed > 0 for row in rows for speed in row["steps_per_second"])
+    assert all(row[key] > 0 for row in rows for key in ("update_ms", "act_ms"))

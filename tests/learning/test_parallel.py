@@ -123,9 +123,9 @@ def test_of_quantiles_lengths_are_drawn(rollout):
 def test_an_update_uses_every_transition_and_no_autoreset(rollout, monkeypatch):
     agent, rollouts, *_ = rollout("train.epochs=3", "train.batch_size=5")
     used = []
-    real = rollouts._gradient_step_on_device
+    real = rollouts.gradient_step_on_device
     monkeypatch.setattr(
-        rollouts, "_gradient_step_on_device", lambda rows: (used.append(rows), real(rows))
+        rollouts, "gradient_step_on_device", lambda rows: (used.append(rows), real(rows))
     )
     weights = [one.clone() for one in agent.online.parameters()]
     assert rollouts.learn(np.random.default_rng(0)) == len(used) == 9

@@ -177,6 +177,13 @@ class Recorded:
         self._function, self._device, self._recorder = function, device, recorder
         self._recordings: dict[tuple[object, ...], _Recording] = {}
 
+    @property
+    def n_recorded(self) -> int:
+        """Number of shapes whose calls are recorded; 0 where recording failed."""
+        if self._recorder is None:
+            return 0
+        return sum(recording.recorded is not None for recording in self._recordings.values())
+
     def __call__(self, *arguments: np.ndarray | Tensor) -> Tensor:
         """Return the function's result for arrays in the machine's memory or on the device."""
         given = [torch.as_tensor(argument) for argument in arguments]

@@ -71,8 +71,8 @@ class Rollouts:
         self._action = torch.zeros_like(self._t)
         self._stock = torch.zeros(n_rows * n, dtype=torch.float64, device=device)
         self._targets = torch.zeros(n_rows * n, n_horizons, n_quantiles, device=device)
-        self._greedy_on_device = agent.engine.record(self.greedy)
-        self._gradient_step_on_device = agent.engine.record(self.gradient_step)
+        self.greedy_on_device = agent.engine.record(self.greedy)
+        self.gradient_step_on_device = agent.engine.record(self.gradient_step)
 
     # --- act: a_t = argmax_a Q(s_t, t, S_t, a), ε-greedy, and what the targets bootstrap from
 
@@ -102,7 +102,7 @@ class Rollouts:
         if k < len(self._observation):
             self._observation[k].copy_(seen)
             seen = self._observation[k]
-        found = self._greedy_on_device(seen, t, stock).cpu().numpy()  # [E, 1 + M]
+        found = self.greedy_on_device(seen, t, stock).cpu().numpy()  # [E, 1 + M]
         self._predicted[k].copy_(self._newest)
         rows.greedy[k] = found[:, 1:]
         return found[:, 0]
@@ -186,7 +186,7 @@ class Rollouts:
         )
         batches = self.agent.engine.upload(order).split(size)
         for batch in batches:
-            self._gradient_step_on_device(batch)
+            self.gradient_step_on_device(batch)
             self.agent.average_weights()
         return len(batches)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rigor.errors import UserError
+from rigor.learning.engine import upload
 from rigor.runs.memory import SHARE, free_memory, runs_on_gpu
 
 Columns = dict[str, np.ndarray]
@@ -244,7 +245,7 @@ class Replay:
         places = ((rows[:, None] - ages) % self.n_rows) * n_envs + envs[:, None]
         # The frame `age` steps back exists if t >= age, in this stack and in the next one.
         places[ages > t[:, None]] = self._zero_frame
-        index = torch.from_numpy(places.ravel()).to(self.frames.device, non_blocking=True)
+        index = upload(torch.from_numpy(places.ravel()), self.frames.device)
         frames = self.frames.index_select(0, index).unflatten(0, places.shape)
         if stack == 1:
             return frames[:, 0], frames[:, 1]
