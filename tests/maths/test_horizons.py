@@ -174,7 +174,7 @@ def test_a_fit_sums_to_one_and_reports_its_error(
 def test_a_bad_fit_is_refused_with_a_remedy() -> None:
     with pytest.raises(
         ValueError,
-        match=r"horizons.m=2: .*fit the discount with a relative error.*raise horizons.m",
+        match=r"horizons.m=2: .*fits the discount with a relative error.*raise horizons.m",
     ):
         Multi(2, 0.999, "fitted").bundle(HYPERBOLIC)
 

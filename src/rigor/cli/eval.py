@@ -3,6 +3,7 @@
 Exit codes: 0 done, 2 a mistake of the user.
 """
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -104,7 +105,8 @@ def _final(directory: Path, arguments: Sequence[str]) -> str:
             "rigor-train command trains the rest and ends with the final evaluation"
         )
     execute(job, job.config.sweep)
-    return f"{table_text(collect_rows([directory]), width=120)}{directory / 'result.json'}"
+    width = min(120, shutil.get_terminal_size().columns)
+    return f"{table_text(collect_rows([directory]), width)}{directory / 'result.json'}"
 
 
 class EvaluationProgress:

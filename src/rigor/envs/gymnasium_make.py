@@ -96,11 +96,10 @@ def _known(id: str, error: Exception) -> str:
     package = re.split(r"[-/]", id)[0].lower().replace("ale", "ale_py")
     if ":" not in id and package.isidentifier() and importlib.util.find_spec(package):
         return f"the module {package} may register it: env.id={package}:{id}"
-    if nearest:
-        return f"did you mean {' or '.join(nearest)}?"
     if ":" in id:
-        return str(error)
-    return f"if a module of yours registers it, name that module first: env.id=module:{id}"
+        return f"did you mean {' or '.join(nearest)}?" if nearest else str(error)
+    own = f"if a module of yours registers it, name that module first: env.id=module:{id}"
+    return f"did you mean {' or '.join(nearest)}? Or, {own}" if nearest else own
 
 
 def _wrapped(env: "gymnasium.Env[Any, Any]", wrapper: Any) -> "gymnasium.Env[Any, Any]":

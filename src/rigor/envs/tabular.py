@@ -41,7 +41,7 @@ class Tabular:
     content: str | None
     builtin: str
     states: int
-    actions: int
+    actions: int | None
     builtin_seed: int
     horizon: int | float | str
     max_steps: int
@@ -51,8 +51,9 @@ class Tabular:
         if self.builtin not in BUILTINS:
             raise ValueError(f"env.builtin={self.builtin}: choose {' or '.join(BUILTINS)}")
         for key in ("states", "actions", "max_steps", "num_envs"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"env.{key}={getattr(self, key)}: must be 1 or more")
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ValueError(f"env.{key}={value}: must be 1 or more")
         if self.builtin_seed < 0:
             raise ValueError(f"env.builtin_seed={self.builtin_seed}: must be 0 or more")
         if self.horizon not in ("inf", math.inf) and (
@@ -101,14 +102,15 @@ class Tabular:
                     "put the old one back, or let env.content follow it for a new run"
                 )
             return tabular_files.read(self.path)
+        n_actions = self.actions or FIXED_ACTIONS.get(self.builtin, 2)
         if self.builtin == "random":
-            return tabular_files.random(self.states, self.actions, self.builtin_seed)
+            return tabular_files.random(self.states, n_actions, self.builtin_seed)
         if self.builtin == "inventory":
-            return tabular_files.inventory(self.states, self.actions)
-        if self.actions != FIXED_ACTIONS[self.builtin]:
+            return tabular_files.inventory(self.states, n_actions)
+        if n_actions != (fixed := FIXED_ACTIONS[self.builtin]):
             raise ValueError(
-                f"env.actions={self.actions}: env.builtin={self.builtin} has exactly "
-                f"{FIXED_ACTIONS[self.builtin]} actions; choose these, or env.builtin=random"
+                f"env.actions={n_actions}: env.builtin={self.builtin} has exactly {fixed} actions; "
+                f"leave env.actions out, or use env.builtin=random"
             )
         make = {
             "chain": tabular_files.chain,

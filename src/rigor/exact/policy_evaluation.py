@@ -1,5 +1,6 @@
 """Exact metrics of any policy: objective, regret and the problem's own statistics."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from rigor.maths.utility import Utility, is_mean
 
 PLANNED = 30  # decisions planned for the optimum of an infinite horizon
 NEGLIGIBLE = 1e-6  # discounted rewards omitted from an infinite sum, reward units
+ROUNDING = 1e-12  # relative difference of an objective and the optimum that counts as none
 ROWS = 8192  # observations in a batch of the network
 
 
@@ -52,11 +54,12 @@ def policy_metrics(
       target: the optimum.
     """
     objective = policy_objective(risk, model, factors, rule, outcome)
+    is_optimal = math.isclose(objective, target.value, rel_tol=ROUNDING, abs_tol=ROUNDING)
     return {
         "objective_exact": objective,
         "objective_optimal": target.value,
         "initial_stock_optimal": target.c0,
-        "regret": target.value - objective,
+        "regret": 0.0 if is_optimal else target.value - objective,
         **model.statistics(outcome),
     }
 

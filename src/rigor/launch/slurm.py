@@ -179,7 +179,7 @@ def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster:
         submission.job = submitted[0].job_id.partition("_")[0]
         manifest.write(directory)
         jobs.append(submission.job)
-    return f"submitted {len(numbers)} runs in {len(tasks)} tasks: job {', '.join(jobs)}"
+    return f"submitted {_runs_in_tasks(len(numbers), len(tasks))}: job {', '.join(jobs)}"
 
 
 def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> None:
@@ -192,10 +192,13 @@ def launch(jobs: list[Job], overrides: list[list[str]], cluster: Cluster) -> Non
         print(preview(jobs, cluster))
         return
     directory = sweep.sweep_directory(jobs)
+    is_new = not directory.exists()
     with sweep.claimed(directory):
         manifest = new_manifest(jobs, overrides, launcher_entry(cluster), directory)
         tasks = tasks_of(manifest)
         if tasks is None:
+            if is_new:
+                sweep.remove(directory)
             raise UserError("hydra/launcher=slurm: squeue does not answer; is the cluster up?")
         # the state too, because the lock of a run on another machine may not reach this one
         left = [
@@ -299,12 +302,26 @@ def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
         if cluster.steps_per_second
         else "Atari on a CPU core; set hydra.launcher.steps_per_second to your own rate"
     )
+    unit = "GPU-hours" if "gpu" in f"{cluster.gres} {cluster.extra}".lower() else "hours"
     lines += [
         "",
-        f"{len(runs)} runs in {len(tasks)} tasks: about {sum(hours):,.2f} GPU-hours at {rate:g} "
+        f"{_runs_in_tasks(len(runs), len(tasks))}: about {sum(hours):,.2f} {unit} at {rate:g} "
         f"steps/s a run ({source}); nothing was submitted",
     ]
+    limit = seconds_of(cluster.time) / 3600
+    if (n := sum(one > limit for one in hours)) and cluster.requeue:
+        lines.append(
+            f"{n} of the tasks need more than hydra.launcher.time={cluster.time}: they save, are "
+            "requeued and go on"
+        )
     return "\n".join(lines)
+
+
+def _runs_in_tasks(n_runs: int, n_tasks: int) -> str:
+    runs, tasks = (
+        f"{n} {name}{'s' * (n != 1)}" for n, name in ((n_runs, "run"), (n_tasks, "task"))
+    )
+    return f"{runs} in {tasks}"
 
 
 def max_array_size() -> int:

@@ -107,6 +107,14 @@ def enqueue_all(jobs: list[Job], sweep: str) -> None:
             enqueue(job, sweep)
 
 
+def remove(directory: Path) -> None:
+    """Remove a sweep's directory, and the folder of sweeps and `out` if nothing else is there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    with suppress(OSError):
+        directory.parent.rmdir()
+        directory.parent.parent.rmdir()
+
+
 def remove_refused(jobs: list[Job], directory: Path, ended: Sequence[Exception | None]) -> None:
     """Remove a sweep if every run of it was refused before its first step.
 
@@ -117,11 +125,9 @@ def remove_refused(jobs: list[Job], directory: Path, ended: Sequence[Exception |
     refused = [isinstance(error, UserError) for error in ended]
     if not all(refused) or not all(run.is_unused() for run in runs):
         return
-    for path in [*(run.path for run in runs), directory]:
-        shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):  # the folder of sweeps, and `out`, if nothing else is there
-        directory.parent.rmdir()
-        directory.parent.parent.rmdir()
+    for run in runs:
+        shutil.rmtree(run.path, ignore_errors=True)
+    remove(directory)
     print("no run of the sweep began, so its directories are removed", flush=True)
 
 

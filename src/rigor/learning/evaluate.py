@@ -60,6 +60,8 @@ def unseen(episodes: Episodes) -> str | None:
     if np.ptp(episodes.discounted) > 0.0:
         return None
     unseen = f"an outcome rarer than 1 in {n // 3}" if n >= 6 else "another outcome"
+    if n == 1:
+        return "one episode says nothing of the spread of returns"
     return (
         f"all {n} episodes have the return {episodes.discounted[0]:.4g}: there is no interval, and "
         f"{unseen} may not have been seen"

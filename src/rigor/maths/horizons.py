@@ -187,9 +187,11 @@ def fitted(discount: Discount, m: int) -> Bundle:
     weights = weights / weights.sum()
     error = float(np.abs(_powers(gammas, t) @ weights / d - 1.0).max())
     if error > WORST_FIT:
+        more = "raise horizons.m, or " if len(gammas) == m else ""
         raise ValueError(
-            f"horizons.m={m}: {len(gammas)} exponentials fit the discount with a relative error of "
-            f"{error:.2g}, above {WORST_FIT}; raise horizons.m or use horizons=single"
+            f"horizons.m={m}: a sum of exponentials (the best has {len(gammas)}) fits the discount "
+            f"with a relative error of {error:.2g}, above {WORST_FIT}; {more}use "
+            "agent=singlehorizon, which needs no sum"
         )
     return Bundle(gammas, weights, discount, error)
 

@@ -6,6 +6,7 @@ from synthetic import config_of, make_run, scored_agents
 
 from rigor.report.data.agents import agents_of
 from rigor.report.data.runs import load
+from rigor.report.tables.comparison import objective_sheet
 from rigor.report.tables.improvement import (
     comparison_sheet,
     comparisons,
@@ -242,3 +243,31 @@ def test_many_pairs_are_in_the_table_only(tmp_path):
     shown, others = shown_comparisons(agents_of(runs))
     assert (len(shown), others) == (6, 4)
     assert len(comparison_sheet(agents_of(runs)).rows) == 20  # ten pairs, two measures
+
+
+@pytest.mark.parametrize(
+    ("exact", "value", "solved"),
+    [
+        # the other agent has no exact value, so the sampled ones are compared: both are 1
+        ((0.988, None), 1.0, False),
+        ((0.9, 0.9 + 1e-16), 0.9, True),
+    ],
+)
+def test_objectives_of_one_kind_are_compared(tmp_path, exact, value, solved):
+    runs = []
+    variants = ("time_consistent", "time_inconsistent")
+    for variant, one in zip(variants, exact, strict=True):
+        result = {"objective": 1.0}
+        result |= {} if one is None else {"objective_exact": one, "objective_optimal": 1.0}
+        path = tmp_path / str(value)
+        runs.append(load(make_run(path, "pong", variant, 0, 1.0, result=result)))
+    x, y = agents_of(runs)
+    (row,) = [row for row in comparison_sheet([x, y]).rows if row["measure"] == "objective"]
+    assert (row["value"], row["baseline"]) == pytest.approx((value, value), rel=1e-15)
+    assert row["verdict"] == "equal"
+    assert improvement(x, y).headline == f"{x.label} and {y.label} are equal: 0 %, 1 seed " + (
+        "(pong, objective)."
+    )
+    rows = objective_sheet([x, y]).rows  # the estimates of both agents, or of neither
+    found = [row[label] for row in rows for label in (x.label, y.label)]
+    assert found == ([] if solved else [value, value])

@@ -42,3 +42,16 @@ def test_the_setup_shows_all_values_of_a_setting(runs):
     found = dict(inventory.setup(runs))
     assert found["ε in evaluation"] == "0.01 or 0.05"
     assert found["episodes of the final evaluation"] == "30"
+
+
+def test_the_setup_names_the_objective_and_sorts_numbers(runs):
+    for run, steps in zip(runs, (4000, 100_000, 500, 4000), strict=True):
+        run.settings |= {"train.schedule_steps": steps, "risk.tau": 0.25}
+        run.choices["risk"] = "cvar"
+    found = dict(inventory.setup(runs))
+    assert found["risk"] == "cvar tau=0.25"
+    assert found["discount"] == "hyperbolic k=0.05"
+    assert found["agent steps"] == "500 or 4,000 or 100,000"
+    rows = inventory.run_sheet(agents_of(runs)).rows
+    objectives = {run.path.name: run.result.get("objective") for run in runs}
+    assert {row["directory"]: row["objective"] for row in rows} == objectives

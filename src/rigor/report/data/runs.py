@@ -68,6 +68,16 @@ class RunRecord:
         return self.state == "done" and "score" in self.result
 
 
+def with_parameters(run: RunRecord, group: str) -> str:
+    """Return a choice with its parameters, such as `exponential gamma=0.99`."""
+    numbers = [
+        f"{key.rpartition('.')[2]}={value}"
+        for key, value in run.settings.items()
+        if key.startswith(f"{group}.") and isinstance(value, int | float)
+    ]
+    return " ".join([run.choices[group], *numbers])
+
+
 def is_put(run: RunRecord) -> bool:
     """Tell whether a run has `env=american_put`."""
     return run.choices["env"] == "american_put"

@@ -51,7 +51,11 @@ class Frontier:
 
     def text(self) -> str:
         """Return the table, the notes and the files for a terminal."""
-        lines = ["level      c0         objective  95 % interval          mean       optimum"]
+        solved = bool(self.table["optimum"].notna().any())
+        lines = [
+            "level      c0         objective  95 % interval          mean       "
+            + "optimum" * solved
+        ]
         for row in self.table.itertuples():
             low, high = f"{row.objective_low:.4g}", f"{row.objective_high:.4g}"
             between = "none" if np.isnan(row.objective_low) else f"[{low}, {high}]"
@@ -176,8 +180,7 @@ def _notes(policy: EvaluatedPolicy, levels: Sequence[float]) -> list[str]:
         )
     if tau:
         notes.append(
-            "compare each level by its own objective: the mean of a CVaR policy is not identified "
-            "(erratum E29)"
+            "compare each level by its own objective: policies of equal CVaR may have other means"
         )
     return notes
 

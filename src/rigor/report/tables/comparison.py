@@ -24,17 +24,32 @@ _REFERENCES = {  # columns of published scores, and their headings
 
 
 def scored(agent: AgentGroup) -> dict[str, list[RunRecord]]:
-    """Return the finished runs by environment, without exactly solved environments."""
+    """Return the finished runs by environment."""
     found = {
         environment: [run for run in runs if run.is_scored]
         for environment, runs in agent.runs.items()
-        if not is_solved(runs)
     }
     return {environment: runs for environment, runs in found.items() if runs}
 
 
+def unsolved(agents: Sequence[AgentGroup]) -> dict[str, dict[str, list[RunRecord]]]:
+    """Return the finished runs by agent and environment, for the tables of estimates.
+
+    An environment is left out if the table of optima has all of its runs.
+    """
+    found = {agent.label: scored(agent) for agent in agents}
+    open_ones = {
+        name for own in found.values() for name, runs in own.items() if not is_solved(runs)
+    }
+    kept = {
+        label: {name: runs for name, runs in own.items() if name in open_ones}
+        for label, own in found.items()
+    }
+    return {label: own for label, own in kept.items() if own}
+
+
 def is_solved(runs: Sequence[RunRecord]) -> bool:
-    """Tell whether the problem of some runs has an exact optimum."""
+    """Tell whether runs stand beside the exact optimum of their problem."""
     return any("objective_optimal" in run.result for run in runs)
 
 
@@ -49,10 +64,16 @@ def game_of(run: RunRecord) -> str | None:
     return str(game) if game in published.atari().index else None
 
 
-def objective_of(run: RunRecord) -> float | None:
-    """Return the objective of a finished run, the exact one if it was computed."""
-    found = run.result.get("objective_exact", run.result.get("objective"))
-    return None if found is None else float(found)
+def objectives_of(*groups: Sequence[RunRecord]) -> list[list[float]] | None:
+    """Return the objectives of groups of finished runs, all of one kind.
+
+    They are the exact ones if every run has one, and else the sampled ones, which an exact agent
+    has too; None if a run has neither.
+    """
+    for name in ("objective_exact", "objective"):
+        if all(run.result.get(name) is not None for runs in groups for run in runs):
+            return [[float(run.result[name]) for run in runs] for runs in groups]
+    return None
 
 
 def objective_settings(run: RunRecord) -> tuple[Any, ...]:
@@ -75,8 +96,7 @@ def have_one_objective(agents: Sequence[AgentGroup], environment: str) -> bool:
 
 def score_sheet(agents: Sequence[AgentGroup]) -> Sheet:
     """Return the final scores by environment and agent, with the published scores."""
-    by_agent = {agent.label: scored(agent) for agent in agents}
-    by_agent = {label: found for label, found in by_agent.items() if found}
+    by_agent = unsolved(agents)
     rows = []
     for name in sorted({name for found in by_agent.values() for name in found}):
         first = next(found[name][0] for found in by_agent.values() if name in found)
@@ -102,12 +122,14 @@ def score_sheet(agents: Sequence[AgentGroup]) -> Sheet:
 
 def objective_sheet(agents: Sequence[AgentGroup]) -> Sheet:
     """Return the final objectives, where all agents have the same objective."""
+    found_runs = unsolved(agents)
     by_agent: dict[str, dict[str, np.ndarray]] = {}
-    for agent in agents:
-        for name, runs in scored(agent).items():
-            values = [value for run in runs if (value := objective_of(run)) is not None]
-            if values and have_one_objective(agents, name):
-                by_agent.setdefault(agent.label, {})[name] = np.array(values)
+    for name in dict.fromkeys(name for own in found_runs.values() for name in own):
+        labels = [label for label, own in found_runs.items() if name in own]
+        objectives = objectives_of(*(found_runs[label][name] for label in labels))
+        if objectives is not None and have_one_objective(agents, name):
+            for label, values in zip(labels, objectives, strict=True):
+                by_agent.setdefault(label, {})[name] = np.array(values)
     rows = []
     for name in sorted({name for found in by_agent.values() for name in found}):
         row: dict[str, Any] = {"environment": name}
@@ -119,8 +141,8 @@ def objective_sheet(agents: Sequence[AgentGroup]) -> Sheet:
         name="objectives",
         title="Final objectives",
         caption="The objective is the risk measure of the discounted raw return. It is measured "
-        "in the final evaluation, or computed where there is a model; mean over seeds with "
-        "Student's 95 % interval over seeds. The table leaves out environments where agents have "
+        "in the final evaluation, or computed where there is a model of every run; mean over "
+        "seeds with Student's 95 % interval. The table leaves out environments where agents have "
         "different discounts or risk measures, because their objectives cannot be compared.",
         rows=rows,
         shown={"environment": "environment"} | {label: label for label in by_agent},

@@ -15,12 +15,15 @@ import numpy as np
 from rigor.report.data import published, scores, seed_intervals
 from rigor.report.data.agents import BASELINES, AgentGroup, baseline_of
 from rigor.report.data.runs import RunRecord
-from rigor.report.tables.comparison import game_of, have_one_objective, is_solved, objective_of
+from rigor.report.tables.comparison import game_of, have_one_objective, is_solved, objectives_of
 from rigor.report.tables.sheet import Sheet, counted, several, with_interval
 from rigor.report.tables.sweep_table import interval
 
 NEAR_ZERO = 0.01
 """Below this fraction of the human-normalised scale, a baseline's score gives no percentage."""
+
+ROUNDING = 1e-12
+"""Largest relative difference of equal values."""
 
 MOST_SHOWN = 6
 """The most pairs of agents that get a headline and a figure; the table has all pairs."""
@@ -131,13 +134,10 @@ def measured_rows(agent: AgentGroup, baseline: AgentGroup) -> list[dict[str, Any
         y = [run for run in baseline.runs.get(name, []) if run.is_scored]
         if not x or not y:
             continue
-        measures = {"score": ([r.result["score"] for r in x], [r.result["score"] for r in y])}
-        objectives = [objective_of(run) for run in x], [objective_of(run) for run in y]
-        if have_one_objective([agent, baseline], name) and None not in (
-            *objectives[0],
-            *objectives[1],
-        ):
-            measures["objective"] = objectives  # type: ignore[assignment]
+        measures = {"score": [[run.result["score"] for run in runs] for runs in (x, y)]}
+        objectives = objectives_of(x, y)
+        if objectives is not None and have_one_objective([agent, baseline], name):
+            measures["objective"] = objectives
         for measure, (ours, theirs) in measures.items():
             row: dict[str, Any] = {"environment": name, "measure": measure, "agent": agent.label}
             row |= {"baseline_agent": baseline.label, "is_solved": is_solved(x + y)}
@@ -234,6 +234,8 @@ def _size(row: dict[str, Any]) -> str:
         ends = row["difference"], row["difference_low"], row["difference_high"]
         return f"difference {interval(*ends)}"
     text = percent(row["percent"], 0 if abs(row["percent"]) >= 10 else 1)
+    if row["verdict"] == "equal":
+        return "0 %"
     if row["verdict"] != NOT_TOLD and row["n"] == row["n_baseline"] == 1:
         return f"{text}, exact values"
     if math.isnan(row["percent_low"]):
@@ -253,9 +255,11 @@ def _compared(
     found = seed_intervals.difference(x, y, *exact)
     chance = float(scores.probability_of_improvement([x], [y]))
     wilson = seed_intervals.fraction(chance, min(len(x), len(y)))
-    if all(exact):
+    if np.allclose(x.mean(), np.concatenate([x, y]), rtol=ROUNDING, atol=0.0):
+        verdict = "equal"
+    elif all(exact):
         difference = float(found.value)
-        verdict = "higher" if difference > 0 else "lower" if difference < 0 else "equal"
+        verdict = "higher" if difference > 0 else "lower"
     elif np.isnan(found.low):
         verdict = _side(float(wilson.low) - 0.5, float(wilson.high) - 0.5)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rigor.report.data.agents import AgentGroup
-from rigor.report.data.runs import RunRecord
+from rigor.report.data.runs import RunRecord, with_parameters
 from rigor.report.tables.sheet import Sheet, counted
 from rigor.runs.directory import shown
 
@@ -70,15 +70,22 @@ def coverage_sheet(agents: Sequence[AgentGroup]) -> Sheet:
         done = [sum(run.state == "done" for run in runs) for runs in groups]
         if all(count == most for count in done):
             continue
-        cells = [f"{count} of {len(runs)}" for count, runs in zip(done, groups, strict=True)]
+        cells = [
+            f"{count} of {len(runs)}" if runs else ""
+            for count, runs in zip(done, groups, strict=True)
+        ]
         labels = [agent.label for agent in agents]
         rows.append({"environment": name} | dict(zip(labels, cells, strict=True)))
     return Sheet(
         name="coverage",
         title="Incomplete environments",
-        caption="Finished runs, of all runs that were started or planned. The other "
-        f"{len(names) - len(rows)} of {counted(len(names), 'environment')} have "
-        f"{counted(most, 'finished run')} of every agent.",
+        caption="Finished runs, of all runs that were started or planned; empty for none."
+        + (
+            f" The other {len(names) - len(rows)} of {counted(len(names), 'environment')} have "
+            f"{counted(most, 'finished run')} of every agent."
+            if len(rows) < len(names)
+            else ""
+        ),
         rows=rows,
         shown={"environment": "environment"} | {agent.label: agent.label for agent in agents},
     )
@@ -87,8 +94,8 @@ def coverage_sheet(agents: Sequence[AgentGroup]) -> Sheet:
 def unfinished_sheet(runs: Sequence[RunRecord]) -> Sheet:
     """Return every run that is not done or has an unreadable file, with the reason."""
     order = {"failed": 0, "lost": 1, "done": 2}
-    shown = [run for run in runs if run.state != "done" or run.problem]
-    shown.sort(key=lambda run: (order.get(run.state, 3), run.path.name))
+    listed = [run for run in runs if run.state != "done" or run.problem]
+    listed.sort(key=lambda run: (order.get(run.state, 3), run.path.name))
     return Sheet(
         name="unfinished",
         title="Unfinished runs",
@@ -97,12 +104,12 @@ def unfinished_sheet(runs: Sequence[RunRecord]) -> Sheet:
         rows=[
             {
                 "run": run.path.name,
-                "state": run.state,
+                "state": shown(run.state),
                 "step": run.step,
                 "steps_total": run.steps_total,
                 "reason": run.problem,
             }
-            for run in shown
+            for run in listed
         ],
         shown={
             "run": "run",
@@ -134,10 +141,14 @@ def run_sheet(agents: Sequence[AgentGroup]) -> Sheet:
             "environment": name,
             "agent": agent.label,
             "seed": run.seed,
-            "state": run.state,
+            "state": shown(run.state),
             "score": run.result.get("score"),
             "score_low": run.result.get("score_low"),
             "score_high": run.result.get("score_high"),
+            "objective": run.result.get("objective"),
+            "objective_low": run.result.get("objective_low"),
+            "objective_high": run.result.get("objective_high"),
+            "objective_exact": run.result.get("objective_exact"),
             "episodes_cut": _cut(run),
             "steps": run.step,
             "steps_per_second": run.result.get("steps_per_second"),
@@ -154,8 +165,9 @@ def run_sheet(agents: Sequence[AgentGroup]) -> Sheet:
         name="runs",
         title="All runs",
         caption="Score: mean over the episodes of the final evaluation, with its 95 % "
-        "interval over episodes. Cut: the final episodes that reached their limit of steps; a game "
-        "that waits for ever for a serve is one of them.",
+        "interval over episodes. Objective: the risk measure of the discounted return in the same "
+        "episodes; exact: computed from the problem's model. Cut: the final episodes that reached "
+        "their limit of steps; a game that waits for ever for a serve is one of them.",
         rows=rows,
         shown={
             "environment": "environment",
@@ -163,6 +175,8 @@ def run_sheet(agents: Sequence[AgentGroup]) -> Sheet:
             "seed": "seed",
             "state": "state",
             "score": "score",
+            "objective": "objective",
+            **({"objective_exact": "exact"} if any(r["objective_exact"] for r in rows) else {}),
             "episodes_cut": "cut",
             "steps": "steps",
             "steps_per_second": "steps/s",
@@ -181,12 +195,17 @@ def _cut(run: RunRecord) -> str | None:
 def setup(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
     """Return pairs of a setting's name and its values in all runs."""
     found = []
+    for group in ("discount", "risk"):
+        values = [with_parameters(run, group) for run in runs if run.settings]
+        found.append((group, " or ".join(dict.fromkeys(values))))
+    learned = [run for run in runs if not run.is_exact]
     for key, name in _SETUP.items():
-        values = [run.settings[key] for run in runs if run.settings.get(key) is not None]
-        shown = {f"{value:,}" if isinstance(value, int) else str(value) for value in values}
-        if shown:
-            found.append((name, " or ".join(sorted(shown))))
-    return found
+        numbers = {run.settings[key] for run in learned if run.settings.get(key) is not None}
+        ordered = sorted(numbers, key=lambda value: (isinstance(value, str), value))
+        texts = [f"{value:,}" if isinstance(value, int) else str(value) for value in ordered]
+        if texts:
+            found.append((name, " or ".join(texts)))
+    return [(name, text) for name, text in found if text]
 
 
 def states(runs: Sequence[RunRecord]) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 
 from rigor.report.data import published, seed_intervals
 from rigor.report.data.agents import AgentGroup, RunGroup
-from rigor.report.data.runs import RunRecord, is_put, is_wealth
-from rigor.report.tables.comparison import objective_of
+from rigor.report.data.runs import RunRecord, is_put, is_wealth, with_parameters
+from rigor.report.tables.comparison import objectives_of
 from rigor.report.tables.optimality_gaps import gap_sheet
 from rigor.report.tables.sheet import Sheet, with_interval
 
@@ -122,13 +122,13 @@ def _rows(groups: list[RunGroup], keys: Sequence[str]) -> list[tuple[dict[str, A
     """
     found = []
     for agent, name, runs in sorted(groups, key=lambda group: (group[1], group[0].label)):
-        values = np.array([objective_of(run) for run in runs])
+        values = np.array((objectives_of(runs) or [[]])[0])
         objective = seed_intervals.mean_interval(values)
         optimal = runs[0].result["objective_optimal"]
         row: dict[str, Any] = {
             "environment": name,
-            "discount": _with_parameters(runs[0], "discount"),
-            "risk": _with_parameters(runs[0], "risk"),
+            "discount": with_parameters(runs[0], "discount"),
+            "risk": with_parameters(runs[0], "risk"),
             "agent": _without_choices(agent, "discount", "risk"),
             "n": len(runs),
             **with_interval("objective", objective.value, objective.low, objective.high),
@@ -143,7 +143,7 @@ def _rows(groups: list[RunGroup], keys: Sequence[str]) -> list[tuple[dict[str, A
 
 
 def _is_solved(run: RunRecord) -> bool:
-    return "objective_optimal" in run.result and objective_of(run) is not None
+    return "objective_optimal" in run.result and objectives_of([run]) is not None
 
 
 def _without_choices(agent: AgentGroup, *groups: str) -> str:
@@ -155,13 +155,3 @@ def _without_choices(agent: AgentGroup, *groups: str) -> str:
 def _without_settings(environment: str, keys: Iterable[str]) -> str:
     """Return the label of an environment without settings that have columns."""
     return " ".join(word for word in environment.split() if word.partition("=")[0] not in keys)
-
-
-def _with_parameters(run: RunRecord, group: str) -> str:
-    """Return a choice with its parameters, such as `exponential gamma=0.99`."""
-    numbers = [
-        f"{key.rpartition('.')[2]}={value}"
-        for key, value in run.settings.items()
-        if key.startswith(f"{group}.") and isinstance(value, int | float)
-    ]
-    return " ".join([run.choices[group], *numbers])
