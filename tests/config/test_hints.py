@@ -46,6 +46,20 @@ def line_of(*overrides: str, name: str = "train") -> str:
         ("seed=0,1", ["seed=0,1: several values; add -m to sweep over them; where a key takes"]),
         ("foo", ["foo: not of the form key=value (missing EQUAL"]),
         ("out=~/here", ["out=~/here: not of the form key=value; odd characters need quotes"]),
+        ("network.hidden=64", ["network.hidden=64: takes a list; write network.hidden=[64]"]),
+        (
+            "network.hidden='[64,32]'",
+            ["network.hidden='[64,32]': takes a list; write network.hidden=[64,32]"],
+        ),
+        (
+            "env.wrappers=mine.Wrapper",
+            ["env.wrappers=mine.Wrapper: takes a list; write env.wrappers=[mine.Wrapper]"],
+        ),
+        ("env.kwargs={goal:3}", ["env.kwargs: not all of these", "+env.kwargs.NAME=VALUE"]),
+        (
+            "env=gbwm env.kwargs={goal:3}",
+            ["env.kwargs needs env=cartpole or env=gymnasium; now env=gbwm"],
+        ),
     ],
 )
 def test_a_line_names_the_key_the_value_and_the_way_out(override, parts):
@@ -72,15 +86,52 @@ def test_keys_of_a_users_own_class_are_suggested(tmp_path, key, hint):
     assert line == f"discount.{key}: no such key of my_choices.Delayed; {hint}"
 
 
-@pytest.mark.parametrize("override", ["risk=null", "risk=3", "env=true", "experiment=null", "=3"])
+@pytest.mark.parametrize(
+    "override", ["risk=null", "risk=3", "env=true", "experiment=null", "=3", "="]
+)
 def test_values_of_groups_are_refused(override):
     with pytest.raises(UserError, match=f"^{override}: no such option; ") as caught:
         hints.refuse_values_of_groups(["seed=1", override])
     assert "\n" not in str(caught.value)
 
 
+def test_a_list_of_options_is_refused():
+    said = r"^tracker=\[wandb,tensorboard\]: takes one option, and no list; choose one of none, "
+    with pytest.raises(UserError, match=said) as caught:
+        hints.refuse_values_of_groups(["tracker=[wandb,tensorboard]"])
+    assert "wandb_tensorboard" in str(caught.value)
+
+
 @pytest.mark.parametrize(
-    "override", ["risk=cvar", "risk=mean,cvar", "~risk", "seed=3", "+foo=3", "env.kwargs={a: 1}"]
+    ("override", "meant"),
+    [
+        ("env=./cartpole", "env=cartpole"),
+        ("env=/cartpole", "env=cartpole"),
+        ("env=atari//pong", "env=atari/pong"),
+        ("agent=multihorizon.yaml", "agent=multihorizon"),
+        ("discount=Exponential", "discount=exponential"),
+        ("risk=CVaR", "risk=cvar"),
+    ],
+)
+def test_another_spelling_of_an_option_would_be_a_second_name_of_a_run(override, meant):
+    with pytest.raises(UserError) as caught:
+        hints.refuse_values_of_groups([override])
+    assert str(caught.value) == f"{override}: no such option; did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "risk=cvar",
+        "env=atari/pong",
+        "env=gbwm",
+        "agent=",
+        "risk=mean,cvar",
+        "~risk",
+        "seed=3",
+        "+foo=3",
+        "env.kwargs={a: 1}",
+    ],
 )
 def test_options_and_values_of_keys_pass(override):
     hints.refuse_values_of_groups([override])
@@ -105,6 +156,8 @@ def test_flags_are_read():
         (["--cfg"], "expected one argument"),
         (["--cfg", "everything"], "everything"),
         (["-m", "--cfg", "job"], "--multirun and --cfg do not go together"),
+        (["--resolve"], "--resolve: resolves what --cfg shows; add --cfg job"),
+        (["--experimental-rerun", "no.pickle"], "--experimental-rerun=no.pickle: no such file"),
     ],
 )
 def test_a_wrong_flag_gives_one_line_without_usage(given, part, capsys):

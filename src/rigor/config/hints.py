@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import difflib
 import io
+import posixpath
 import re
 from argparse import Namespace
 from collections.abc import Sequence
@@ -45,6 +46,8 @@ The same command resumes a stopped run and skips finished ones. -m sweeps over v
 Hydra's own flags: rigor-train --hydra-help
 """
 
+_AROUND_A_LIST = "[]'\""
+
 
 def line(error: HydraException) -> str:
     """Return one line for an error of Hydra: the key, the value and the nearest names."""
@@ -71,6 +74,9 @@ def line(error: HydraException) -> str:
         return no_such_key(key, getattr(error.__cause__, "parent_node", None))
     if found := re.match(r"Error merging override (.+)", first):
         reason = str(error.__cause__ or "").strip().partition("\n")[0]
+        if "is not a ListConfig" in reason:
+            key, _, value = found.group(1).partition("=")
+            reason = f"takes a list; write {key}=[{value.strip(_AROUND_A_LIST)}]"
         return f"{found.group(1)}: {reason or 'does not fit the key'}"
     return " ".join([first, *rest[:1]])
 
@@ -99,23 +105,44 @@ def flags(given: list[str]) -> Namespace:
     modes = {"multirun": asked.multirun, "run": asked.run, "cfg": asked.cfg, "info": asked.info}
     if len(given := [f"--{name}" for name, value in modes.items() if value]) > 1:
         raise UserError(f"{' and '.join(given)} do not go together; leave one out")
+    if asked.resolve and not asked.cfg:
+        raise UserError("--resolve: resolves what --cfg shows; add --cfg job, or leave it out")
+    rerun = asked.experimental_rerun
+    if rerun is not None and not Path(rerun).is_file():
+        raise UserError(f"--experimental-rerun={rerun}: no such file")
     return asked
 
 
 def refuse_values_of_groups(overrides: list[str]) -> None:
     """Refuse `risk=null` and `=3`, on which Hydra would stop with a traceback.
 
+    Hydra accepts lists of options, of which it merges the values, and other spellings of an option,
+    such as `env=./cartpole` and the schema `risk=CVaR`, with which a run would have a second name.
+
     Raises:
       UserError: naming the override and the group's options.
     """
     options = groups.options()
     for override in OverridesParser.create().parse_overrides(overrides):
-        group = override.key_or_group
+        group, value = override.key_or_group, override.value()
         if override.is_sweep_override() or override.is_delete() or group not in [*options, ""]:
             continue
-        if not isinstance(override.value(), str | list | dict):
-            way_out = _choose(options[group]) if group else "write key=value"
-            raise UserError(f"{override.input_line}: no such option; {way_out}")
+        given = f"{override.input_line}: "
+        if not group:
+            raise UserError(f"{given}no such option; write key=value")
+        if isinstance(value, list):
+            raise UserError(f"{given}takes one option, and no list; {_choose(options[group])}")
+        if not isinstance(value, str | dict):
+            raise UserError(f"{given}no such option; {_choose(options[group])}")
+        if isinstance(value, str) and (meant := _respelled(group, value)) != value:
+            raise UserError(f"{given}no such option; did you mean {group}={meant}?")
+
+
+def _respelled(group: str, option: str) -> str:
+    """Return an option as `rigor-train --help` lists it, whatever else Hydra accepts for it."""
+    listed = posixpath.normpath(option).removeprefix("/").removesuffix(".yaml") if option else ""
+    schemas = {cls.__name__: name for name, cls in groups.options_of(group).items()}
+    return schemas.get(listed, listed)
 
 
 def help_text(overrides: list[str], config_dir: str | None = None) -> str:
@@ -212,6 +239,8 @@ def no_such_key(key: str, node: Any = None) -> str:
         has = "a replay and a target network" if replays else "rollouts"
         learner = "replay" if replays else "parallel"
         return f"{key}: a key of learner={learner}, since only that one has {has}"
+    if isinstance(node, DictConfig) and node._get_full_key(None) == key:  # env.kwargs={a: 1}
+        return f"{key}: not all of these keys are set yet; add each with +{key}.NAME=VALUE"
     if owners:  # such as discount.k where discount=exponential was chosen
         now = f"; now {group}={chosen[0]}" if len(chosen) == 1 else ""
         return f"{key} needs {' or '.join(f'{group}={option}' for option in owners)}{now}"
