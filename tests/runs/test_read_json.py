@@ -57,7 +57,7 @@ def test_a_status_of_an_older_run_without_some_keys_is_read(tmp_path):
 def test_a_done_run_without_its_result_is_lost_and_not_done(tmp_path):
     run = written(tmp_path, json.dumps({"state": "done", "step": 3}))
     assert (run.state(), run.is_done(3)) == ("done", True)
-    for text in (None, "", "{}", '{"objective": '):
+    for text in (None, "", "{}", '{"objective": ', '{"objective": 1' + "0" * 400 + "}"):
         (tmp_path / "result.json").unlink()
         if text is not None:
             (tmp_path / "result.json").write_text(text)

@@ -28,7 +28,7 @@ from rigor.runs.disk import append_text, as_json, as_yaml, atomic_write, disk_er
 from rigor.runs.identity import config_hash, difference
 from rigor.runs.lock import Lock
 from rigor.runs.metrics import last_values
-from rigor.runs.read_json import STATES, read_object, status_problem
+from rigor.runs.read_json import STATES, fits, read_object, status_problem
 
 SILENT = 300.0
 """Seconds without an update after which a run is lost if its lock is no evidence."""
@@ -254,7 +254,8 @@ class RunDirectory:
 
     def result(self) -> dict[str, Any] | None:
         """Return `result.json`, or None when it is missing or broken."""
-        return read_object(self.path / "result.json")
+        found = read_object(self.path / "result.json")
+        return found if found is not None and fits(found) else None
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write `result.json` atomically; numbers that are not finite become null."""

@@ -24,6 +24,14 @@ def read_object(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def fits(values: Mapping[str, Any]) -> bool:
+    """Return whether every whole number of a result is one that a run writes.
+
+    JSON can hold integers that no float can, and arithmetic with them raises an OverflowError.
+    """
+    return all(abs(value) < _MOST for value in values.values() if type(value) is int)
+
+
 def status_problem(status: Mapping[str, Any]) -> str | None:
     """Return the first value of a status that no run writes, such as `step=null`, or None."""
     if "state" in status and status["state"] not in STATES:
