@@ -86,6 +86,14 @@ def test_new_columns_join_the_old_ones(tmp_path):
     ]
 
 
+def test_a_cell_larger_than_csv_reads_is_refused(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text(f"steps,{'l' * 200_000}\n1,2\n")
+    for reader in (read, last_values):
+        with pytest.raises(UserError, match=r"metrics\.csv: not a metrics file \(field larger"):
+            reader(path)
+
+
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text("time,value\n1,2\n")

@@ -134,7 +134,10 @@ def _bytes(path: Path) -> bytes:
 def _parse(path: Path, content: bytes) -> tuple[list[str], list[list[str]]]:
     """Return the header and the complete rows; both are empty for an empty file."""
     whole = content[: content.rfind(b"\n") + 1].decode(errors="replace")
-    lines = list(csv.reader(whole.replace("\0", "").splitlines()))
+    try:
+        lines = list(csv.reader(whole.replace("\0", "").splitlines()))
+    except csv.Error as error:  # a cell larger than csv reads
+        raise UserError(f"{path}: not a metrics file ({error}); move it away") from error
     if not content:
         return [], []
     if not lines or not lines[0] or lines[0][0] != "steps":
