@@ -49,6 +49,11 @@ def test_a_number_typed_by_hand_is_a_number(tmp_path):
         ("a: " + "{b: " * 5000, "not a readable config"),
         ("a: !!python/object:os.system {}\n", "not a readable config"),
         ("", "not a config, but a NoneType"),
+        ("env: 5\n", "not a config of rigor (env is no mapping)"),
+        ("seed: 0\ndiscount: [hyperbolic]\n", "not a config of rigor (discount is no mapping)"),
+        ("train:\n", "not a config of rigor (train is no mapping)"),
+        ("choices: cartpole\n", "not a config of rigor (choices is no mapping)"),
+        ("code: 5\n", "not a config of rigor (code is no mapping)"),
     ],
 )
 def test_what_no_run_writes_is_one_line(tmp_path, text, reason):

@@ -12,12 +12,14 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from rigor.config.groups import SCHEMAS, option_of, target_of
 from rigor.config.schemas import Learner, TrainParallel
@@ -152,6 +154,19 @@ def build(
     whole = Config(**built)
     whole.choices = dict(choices or {})
     return whole
+
+
+def build_stored(plain: Mapping[str, Any], file: Path) -> Config:
+    """Return the working objects of a config that was read from a file, which a user may edit.
+
+    Raises:
+      UserError: a value is missing, cannot be resolved or is out of range.
+    """
+    try:
+        return build(OmegaConf.create(dict(plain)), plain.get("choices"))
+    except OmegaConfBaseException as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{file}: not a config of rigor ({reason})") from error
 
 
 def _working(group: str, node: Any) -> Any:

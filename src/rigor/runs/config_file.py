@@ -24,6 +24,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     import yaml  # type: ignore[import-untyped, unused-ignore]
 
+    from rigor.config.groups import SCHEMAS  # here, because the schemas import numpy
+
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc, valid-type]
@@ -43,6 +45,9 @@ def read_config(path: Path) -> dict[str, Any]:
         found = yaml.load(text, Loader=Loader)
         if not isinstance(found, dict):
             raise UserError(f"{path}: not a config, but a {type(found).__name__}")
+        for key in (*SCHEMAS, "choices", "code"):
+            if not isinstance(found.get(key, {}), dict):
+                raise UserError(f"{path}: not a config of rigor ({key} is no mapping)")
         return {str(key): _plain(path, value) for key, value in found.items()}
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = str(error).partition("\n")[0]

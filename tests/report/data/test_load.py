@@ -106,6 +106,14 @@ def test_a_run_without_a_checkpoint_has_numbers_but_no_policy(finished, tmp_path
         run.policy()
 
 
+@pytest.mark.parametrize("text", ["seed: 0\n", "env: {a: '${b'}\n", "env: ???\n"])
+def test_a_config_that_cannot_be_built_is_one_line(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"config\.yaml: not a config of rigor \(") as caught:
+        rigor.load(tmp_path).policy()
+    assert "\n" not in str(caught.value)
+
+
 def test_a_directory_without_a_run_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(UserError, match=r"config\.yaml: not a readable config") as caught:

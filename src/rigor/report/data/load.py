@@ -100,11 +100,9 @@ class Run:
 
     def built(self) -> "Config":
         """Return the objects of the config: environment, discount, risk and so on."""
-        from omegaconf import OmegaConf
+        from rigor.config.config import build_stored
 
-        from rigor.config.config import build
-
-        return build(OmegaConf.create(self.config), self.config.get("choices"))
+        return build_stored(self.config, self.path / "config.yaml")
 
     def policy(
         self, *, tau: float | None = None, kappa: float | None = None
