@@ -138,5 +138,20 @@ def test_explain_names_the_key():
     assert explain(caught.value) == "c: Interpolation key 'nothing' not found"
 
 
+def test_a_missing_variable_of_the_environment_names_its_key_and_a_removed_key_too(monkeypatch):
+    monkeypatch.delenv("NO_SUCH", raising=False)
+    with pytest.raises(UserError) as caught:
+        job(composed("seed=${oc.env:NO_SUCH}"), {})
+    assert str(caught.value) == "seed: Environment variable 'NO_SUCH' not found"
+    with pytest.raises(UserError, match=r"^seed: a run needs it; leave ~seed out$"):
+        job(composed("~seed"), {})
+
+
+def test_an_exact_agent_has_no_steps_though_a_sweep_sets_them_for_its_other_agents():
+    exact = job(composed("env=gbwm", "agent=backward_induction", "train.steps=100"), {})
+    learned = job(composed("env=gbwm", "agent=expected_utility", "train.steps=100"), {})
+    assert (exact.steps, learned.steps) == (0, 100)
+
+
 def test_a_job_without_choices_is_named_by_its_seed(pong):
     assert job(pong, {}).path.name.startswith("s3-")

@@ -13,9 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rigor.config import hints
-from rigor.config.config import Config, build
+from rigor.config.config import Config, build, build_stored
+from rigor.config.groups import target_of
 from rigor.config.own_code import own_code, refuse_changed_code
-from rigor.config.schemas import Learner
+from rigor.config.schemas import Learner, NoTraining
 from rigor.config.validate import validate
 from rigor.errors import UserError
 from rigor.runs.directory import RunDirectory
@@ -56,12 +57,13 @@ class Job:
         Raises:
           UserError: a value out of range.
         """
-        return build(OmegaConf.create(self.plain), self.choices)
+        return build_stored(self.plain, self.path / "config.yaml")
 
     @property
     def steps(self) -> int:
-        """Agent steps at the end of the run."""
-        return int(self.plain["train"]["steps"])
+        """Agent steps at the end of the run; 0 of an exact agent, whatever a sweep sets."""
+        train = self.plain["train"]
+        return 0 if train["_target_"] == target_of(NoTraining) else int(train["steps"])
 
     @property
     def label(self) -> str:
@@ -86,6 +88,8 @@ def job(
     # Hydra accepts `+foo=1`, but no code reads it
     for key in sorted(set(map(str, composed)) - {*keys, "hydra"}):
         raise UserError(hints.no_such_key(key))
+    for key in sorted({*keys} - set(map(str, composed))):
+        raise UserError(f"{key}: a run needs it; leave ~{key} out")
     own = OmegaConf.masked_copy(composed, keys)
     try:
         plain = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
@@ -180,7 +184,10 @@ def explain(error: OmegaConfBaseException) -> str:
     """Return one line for an error of OmegaConf: the key, and why its value is refused."""
     message = str(error).strip().splitlines()[0]
     key = getattr(error, "full_key", None)
-    _, found, own = message.partition(" raised while resolving interpolation: ")
+    kind, found, own = message.partition(" raised while resolving interpolation: ")
+    if kind == "KeyError" and found:  # of oc.env, whose message names the variable only
+        variable = own.strip("\"'")
+        return f"{key}: {variable}"
     if found:
         return own  # the message of our own resolver, which names the key
     if message.startswith("Missing mandatory value"):
