@@ -93,6 +93,21 @@ def test_a_sweep_that_expands_to_nothing_is_refused(sweeper, override):
     assert str(caught.value) == f"{override}: expands to no value, so the sweep has no job"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("range(1,3,0)", "the step of a range must not be 0"),
+        ("range(0.1,0.4,0.0)", "the step of a range must not be 0"),
+        ("range(0,1e9)", "expands to 1,000,000,000 values, of at most 100,000"),
+        ("range(1,0,-1e-9)", "expands to 1,000,000,000 values, of at most 100,000"),
+    ],
+)
+def test_a_range_without_an_end_or_beyond_any_sweep_is_refused(sweeper, given, said):
+    with pytest.raises(UserError) as caught:
+        sweeper._expand([f"risk.tau={given}"])
+    assert str(caught.value) == f"risk.tau={given}: {said}"
+
+
 def test_a_continuous_sweep_is_refused_by_name(sweeper):
     with pytest.raises(UserError, match=r"^seed=interval\(0,1\): name the values"):
         sweeper._expand(["seed=interval(0,1)"])

@@ -32,6 +32,9 @@ from rigor.launch.importable import refuse_unimportable
 from rigor.runs import relatives
 from rigor.runs.job import Job
 
+MOST_VALUES = 100_000
+"""Values of a range; a sweep has a directory for each."""
+
 
 class RigorSweeper(Sweeper):
     """Expands a sweep and checks every job, then launches the unfinished ones.
@@ -176,6 +179,7 @@ class RigorSweeper(Sweeper):
             if not override.is_sweep_override():
                 continue
             _count_in_decimals(override)
+            _refuse_endless_range(override)
             if not override.is_discrete_sweep():
                 raise UserError(f"{override.input_line}: name the values, such as key=1,2,3")
             if not list(override.sweep_string_iterator()):
@@ -209,6 +213,21 @@ def _count_in_decimals(override: Override) -> None:
         for key in ("start", "stop", "step"):
             if isinstance(number := getattr(swept, key), float):
                 setattr(swept, key, Decimal(repr(number)))
+
+
+def _refuse_endless_range(override: Override) -> None:
+    """Refuse a range without an end, or with so many values that listing them takes all memory."""
+    swept = override.value()
+    if not isinstance(swept, RangeSweep):
+        return
+    if swept.step == 0:
+        raise UserError(f"{override.input_line}: the step of a range must not be 0")
+    assert swept.start is not None
+    assert swept.stop is not None
+    if (n := (float(swept.stop) - float(swept.start)) / float(swept.step)) > MOST_VALUES:
+        raise UserError(
+            f"{override.input_line}: expands to {n:,.0f} values, of at most {MOST_VALUES:,}"
+        )
 
 
 @dataclass
