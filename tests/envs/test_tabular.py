@@ -138,6 +138,11 @@ def test_an_infinite_horizon_truncates(tmp_path, horizon):
     assert steps[3].dummy[0]
 
 
+def test_a_horizon_in_scientific_notation_is_a_whole_number():
+    decisions = tabular(horizon=1e1).n_decisions
+    assert (decisions, type(decisions)) == (10, int)
+
+
 @pytest.mark.parametrize("horizon", [10, "inf"])
 def test_entering_a_terminal_state_ends_the_episode_with_a_reward(tmp_path, horizon):
     path = file(tmp_path, terminal=np.array([False, True]))

@@ -56,6 +56,8 @@ class Tabular:
                 raise ValueError(f"env.{key}={value}: must be 1 or more")
         if self.builtin_seed < 0:
             raise ValueError(f"env.builtin_seed={self.builtin_seed}: must be 0 or more")
+        if isinstance(self.horizon, float) and self.horizon.is_integer():  # 1e2
+            self.horizon = int(self.horizon)
         if self.horizon not in ("inf", math.inf) and (
             not isinstance(self.horizon, int) or self.horizon < 1
         ):
