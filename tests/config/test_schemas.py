@@ -29,7 +29,9 @@ OUT_OF_RANGE = [
     ("tracker.name", "comet"),
     ("tracker.mode", "sometimes"),
     ("train.steps", 0),
+    ("train.steps", 10**19),
     ("train.schedule_steps", 0),
+    ("train.schedule_steps", 10**19),
     ("train.batch_size", 0),
     ("train.batch_size", 60_000),  # does not fit into the replay
     ("train.learning_rate", 0.0),
@@ -58,6 +60,7 @@ OUT_OF_RANGE = [
     ("train.checkpoint_every", 0),
     ("discount.gamma", 1.5),
     ("seed", -1),
+    ("seed", 2**63),
     ("device", "gpu"),
 ]
 

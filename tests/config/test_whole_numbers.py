@@ -8,7 +8,15 @@ from rigor.config.whole_numbers import whole
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [(7, 7), ("7", 7), ("1_000", 1000), (1e4, 10_000), ("1e4", 10_000), ("-2.0e1", -20)],
+    [
+        (7, 7),
+        ("7", 7),
+        ("1_000", 1000),
+        (1e4, 10_000),
+        ("1e4", 10_000),
+        ("-2.0e1", -20),
+        (1e23, 10**23),
+    ],
 )
 def test_a_whole_number_is_one_in_any_notation(value, number):
     found = whole(value)

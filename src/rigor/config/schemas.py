@@ -10,6 +10,9 @@ from typing import Any
 
 NORMS = ("none", "layer")
 
+MOST_STEPS = 10**17
+"""Agent steps that the files of a run can count."""
+
 
 @dataclass
 class Variant:
@@ -239,6 +242,9 @@ class Train:
     def __post_init__(self) -> None:
         for key in ("steps", "schedule_steps", "batch_size", "checkpoint_every"):
             _at_least(f"train.{key}", getattr(self, key), 1)
+        for key in ("steps", "schedule_steps"):
+            if (value := getattr(self, key)) > MOST_STEPS:
+                raise ValueError(f"train.{key}={value}: must be {MOST_STEPS:.0e} or less")
         for key in ("learning_rate", "learning_rate_end", "adam_eps"):
             _positive(f"train.{key}", getattr(self, key))
         if self.reward_scale is not None:

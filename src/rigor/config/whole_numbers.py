@@ -1,5 +1,6 @@
 """Whole numbers as users write them: 10000, 10_000 and 1e4."""
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def accept_scientific_notation() -> None:
 def _integral(number: float) -> int:
     if not number.is_integer():  # also false for inf and nan
         raise ValueError(f"{number} is not a whole number")
-    return int(number)
+    return int(Decimal(repr(number)))  # 1e23 as it is written; int(1e23) ends in ...611392
 
 
 def _of_node(node: "IntegerNode", value: Any) -> int:
