@@ -79,6 +79,20 @@ def test_an_empty_out_is_refused(cartpole):
         validate.validate(config.build(changed(cartpole, out="")))
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**300])
+def test_a_seed_that_no_directory_can_be_named_by_is_refused(cartpole, seed):
+    with pytest.raises(UserError, match=rf"^seed={seed}: must be 0 or more, and below 2\^63$"):
+        validate.validate(config.build(changed(cartpole, seed=seed)))
+
+
+@pytest.mark.parametrize("tau", [1e-6, 1e-300])
+def test_a_tail_that_needs_millions_of_episodes_is_refused(cartpole, nodes, tau):
+    risky = changed(cartpole, risk=nodes["risk", "cvar"], risk__tau=tau)
+    with pytest.raises(UserError, match=rf"^risk\.tau={tau} with evaluate\.final_episodes=null: "):
+        validate.validate(config.build(risky))
+    validate.validate(config.build(changed(risky, evaluate__final_episodes=100)))
+
+
 def test_a_running_clock_that_the_network_does_not_see_is_refused(cartpole):
     one = changed(cartpole, variant__sees_time=False)
     with pytest.raises(UserError, match=r"variant\.sees_time=false with variant\.clock_runs=true"):

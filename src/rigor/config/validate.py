@@ -12,10 +12,13 @@ from rigor.envs.model import TRANSFORM_EXPONENT, refuse_overflow
 from rigor.envs.problem import Problem
 from rigor.errors import UserError
 from rigor.maths import discount, horizons
-from rigor.maths.utility import is_mean
+from rigor.maths.utility import is_mean, tail_of
 
 MIN_ROWS = 16
 """Least number of replay rows: with fewer, a stack of frames and its successor hardly fit."""
+
+MOST_EPISODES = 1_000_000
+"""Most episodes of the final evaluation that a run plays without being told the number."""
 
 
 def validate(config: Config) -> None:
@@ -95,12 +98,18 @@ def _check_root(config: Config) -> None:
         raise UserError(f"device={config.device}: choose auto, cpu or cuda")
     if not config.out.strip():
         raise UserError("out=: needs a directory, such as out=runs")
-    if config.seed < 0:
-        raise UserError(f"seed={config.seed}: must be 0 or more")
+    if not 0 <= config.seed < 2**63:  # a directory's name and a column of a table hold it
+        raise UserError(f"seed={config.seed}: must be 0 or more, and below 2^63")
 
 
 def _check_learner(config: Config) -> None:
     """Refuse another learner's settings, and a replay or a rollout that is too small."""
+    if config.evaluate.final_episodes is None and MIN_TAIL / tail_of(config.risk) > MOST_EPISODES:
+        raise UserError(
+            f"risk.tau={tail_of(config.risk)} with evaluate.final_episodes=null: puts {MIN_TAIL} "
+            f"episodes into the tail, which needs more than {MOST_EPISODES:,} in all; use a larger "
+            "risk.tau, or set evaluate.final_episodes"
+        )
     n_envs = config.env.num_envs
     parallel = isinstance(config.train, TrainParallel)
     learner = "parallel" if parallel else "replay"
