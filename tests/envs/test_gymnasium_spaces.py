@@ -83,6 +83,8 @@ def test_channels_that_cannot_be_told_are_asked_for(shape):
     ("space", "reason"),
     [
         (picture(2, 8, 8, 3), "of 4 dimensions; make images of them"),
+        (spaces.Box(0, 1, (0,)), "which hold no number"),
+        (picture(0, 8, 3), "which hold no number"),
         (spaces.Sequence(spaces.Discrete(2)), "cannot flatten to an array"),
         (spaces.Dict(a=spaces.Sequence(spaces.Discrete(2))), "cannot flatten to an array"),
     ],

@@ -1,5 +1,7 @@
 """Rewards and observations that an environment must not give are its own fault, by name."""
 
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ from gymnasium.spaces import Box, Discrete
 from rigor.config.config import build
 from rigor.envs.tabular_files import checked
 from rigor.envs.vector import Step, check_observation, check_step
-from rigor.errors import UserError
+from rigor.errors import RunFailed, UserError
 from rigor.launch.execute import execute
+from rigor.runs.directory import RunDirectory
 from rigor.runs.job import job
 
 
@@ -20,19 +23,33 @@ class Faulty(gymnasium.Env):
     observation_space = Box(-1.0, 1.0, (2,))
     action_space = Discrete(2)
 
-    def __init__(self, reward=1.0, observation=(0.0, 0.0), start=(0.0, 0.0)):
+    def __init__(
+        self,
+        reward=1.0,
+        observation=(0.0, 0.0),
+        start=(0.0, 0.0),
+        terminated=False,
+        truncated=False,
+        pair=True,
+        exits=False,
+    ):
         self.reward, self.observation, self.start = reward, observation, start
+        self.terminated, self.truncated = terminated, truncated
+        self.pair, self.exits = pair, exits
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t = 0
-        return np.array(self.start, np.float32), {}
+        start = np.array(self.start, np.float32)
+        return (start, {}) if self.pair else start
 
     def step(self, action):
         self.t += 1
         if self.t != 4:
             return np.zeros(2, np.float32), 1.0, self.t == 10, False, {}
-        return np.array(self.observation), self.reward, False, False, {}
+        if self.exits:
+            sys.exit(0)
+        return np.array(self.observation), self.reward, self.terminated, self.truncated, {}
 
 
 gymnasium.register("Faulty-v0", entry_point=Faulty, max_episode_steps=20, disable_env_checker=True)
@@ -66,6 +83,17 @@ FAULTS = [
     ({"reward": 1e308}, "the reward of step 4 of an episode is 1e\\+308; .* 1e\\+30 at most"),
     ({"reward": [1.0, 2.0]}, r"the reward of step 4 of an episode is \[1.0, 2.0\]; it must be one"),
     ({"reward": None}, "the reward of step 4 of an episode is None; it must be one number"),
+    ({"reward": 10**400}, "the reward of step 4 of an episode is 1000000.*; it must be one number"),
+    ({"terminated": "False"}, "terminated of step 4 of an episode is 'False'; it must be true or"),
+    ({"terminated": None}, "terminated of step 4 of an episode is None; it must be true or false"),
+    (
+        {"truncated": [True, False]},
+        r"truncated of step 4 of an episode is \[True, False\]; it must",
+    ),
+    (
+        {"pair": False},
+        r"reset\(\) returns ndarray; it must return the pair \(observation, info\)",
+    ),
     ({"observation": [0.0, nan]}, r"observation after step 4 .* is nan at index \[1\]"),
     (
         {"observation": [1e300, 0.0]},
@@ -87,6 +115,11 @@ def test_an_array_of_one_number_is_a_reward():
     assert steps(reward=[2.5]) == [1.0, 1.0, 1.0, 2.5, 1.0]
 
 
+def test_numbers_and_arrays_of_one_are_flags():
+    assert steps(terminated=1) == [1.0, 1.0, 1.0, 1.0, 0.0]
+    assert steps(truncated=[True]) == [1.0, 1.0, 1.0, 1.0, 0.0]
+
+
 def test_unsigned_images_and_the_first_observation_after_an_end_are_fine():
     no, two = np.zeros(2, bool), np.zeros(2)
     images = np.zeros((2, 3), np.uint8)
@@ -102,6 +135,16 @@ def test_a_run_ends_with_the_fault_of_its_environment(tmp_path):
     one.out = str(tmp_path)
     with pytest.raises(UserError, match=f"^{NAME}the reward of step 4 of an episode is nan"):
         execute(job(one, choices(one)), None)
+
+
+@pytest.mark.slow
+def test_an_environment_that_exits_is_a_failure_and_no_success(tmp_path):
+    one = config(exits=True)
+    one.out = str(tmp_path)
+    made = job(one, choices(one))
+    with pytest.raises(RunFailed, match=r"^SystemExit: 0; the traceback is in "):
+        execute(made, None)
+    assert RunDirectory(made.path).state() == "failed"
 
 
 @pytest.mark.parametrize("reward", [1e308, -inf, nan])

@@ -171,7 +171,7 @@ class GymnasiumCopies:
             # Env.reset(seed) seeds in the same way and samples at once, so the generator's first
             # state is read from a copy.
             self._episodes[i] = _Episode(dict(np_random(number)[0].bit_generator.state))
-            self._observation[i] = self._encode(self._copies[i].reset(seed=number)[0])
+            self._observation[i] = self._encode(self._start(i, number))
         return self._observation.copy()
 
     def step(self, actions: np.ndarray) -> Step:
@@ -188,19 +188,58 @@ class GymnasiumCopies:
         for i, action in enumerate(actions.tolist()):
             if dummy[i]:
                 self._episodes[i] = _Episode(_generator_state(self._copies[i]))
-                observation, _ = self._copies[i].reset()
+                observation = self._start(i)
             else:
                 observation, reward[i], terminated[i], truncated[i] = self._act(i, action)
             self._observation[i] = self._encode(observation)
         return Step(self._observation.copy(), reward, terminated, terminated | truncated, dummy)
 
+    def _start(self, i: int, seed: int | None = None) -> Any:
+        """Reset copy i and return its observation.
+
+        Raises:
+          UserError: reset() does not return a pair.
+        """
+        returned = self._copies[i].reset(seed=seed)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise UserError(
+                f"env.id={self._id}: reset() returns {type(returned).__name__}; it must return the "
+                "pair (observation, info): correct the environment"
+            )
+        return returned[0]
+
     def _act(self, i: int, action: int) -> tuple[Any, float, bool, bool]:
-        """Step copy i and record the action."""
+        """Step copy i and record the action.
+
+        Raises:
+          UserError: the reward is no number, or one of the flags no flag.
+        """
         observation, reward, terminated, truncated, _ = self._copies[i].step(self._actions[action])
         episode = self._episodes[i]
         episode.actions.append(action)
-        episode.ended = bool(terminated or truncated)
-        return observation, self._number(reward, i), bool(terminated), bool(truncated)
+        terminated, truncated = (
+            self._flag(name, value, i)
+            for name, value in (("terminated", terminated), ("truncated", truncated))
+        )
+        episode.ended = terminated or truncated
+        return observation, self._number(reward, i), terminated, truncated
+
+    def _flag(self, name: str, value: Any, i: int) -> bool:
+        """Return a flag of copy i; some environments return 0 and 1, or an array of one.
+
+        Raises:
+          UserError: it is no flag; the text "False", for one, would count as true.
+        """
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
+        array = np.asarray(value)
+        if array.size != 1 or array.dtype.kind not in "buif":
+            step = len(self._episodes[i].actions)
+            raise UserError(
+                f"env.id={self._id}: {name} of step {step} of an episode is {value!r}; it must be "
+                "true or false: correct the environment"
+            )
+        return bool(array.item())
 
     def _encode(self, observation: Any) -> np.ndarray:
         """Return an encoded observation, [*observation_shape].
@@ -210,7 +249,12 @@ class GymnasiumCopies:
         """
         try:
             encoded = self._encode_any(observation)
-        except (IndexError, TypeError, ValueError) as error:
+        except (
+            IndexError,
+            TypeError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # the last one from torch
             shown = f"env.id={self._id}: the observation {observation!r}"
             raise UserError(f"{shown} is not in {self._copies[0].observation_space}") from error
         if encoded.shape != self.observation_shape:
@@ -228,7 +272,7 @@ class GymnasiumCopies:
         """
         try:
             array = np.asarray(reward, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # the last one from torch
             array = np.zeros(0)
         if array.size != 1 or reward is None:
             step = len(self._episodes[i].actions)
@@ -297,7 +341,7 @@ class GymnasiumCopies:
             return False
         generator.bit_generator.state = start
         self._episodes[i] = _Episode(start)
-        observation, _ = copy.reset()
+        observation = self._start(i)
         for action in state["actions"][i]:
             if self._episodes[i].ended:
                 return False

@@ -74,6 +74,8 @@ def encoding_of(space: "Space[Any]", channels: str) -> Encoding:
     """
     from gymnasium.spaces import Box
 
+    if isinstance(space, Box) and 0 in space.shape:
+        raise ValueError(f"its observations are {space}, which hold no number")
     if isinstance(space, Box) and len(space.shape) in (2, 3):
         return _image(space, channels)
     if isinstance(space, Box) and len(space.shape) > 3:
