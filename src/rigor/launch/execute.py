@@ -95,7 +95,7 @@ def _execute(job: Job, run: RunDirectory, sweep: str | None, patient: bool) -> f
         except KeyboardInterrupt:
             run.write_status("preempted", error="interrupted before it could save itself")
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a sys.exit(0) of an environment is no success
             text = f"{type(error).__name__}: {error}"
             _write_failure(run, text, traceback.format_exc(), error)
             raise RunFailed(f"{text}; the traceback is in {run.log_path}") from error
@@ -114,7 +114,7 @@ def task_id() -> str | None:
     return os.environ.get("SLURM_JOB_ID")
 
 
-def _write_failure(run: RunDirectory, error: str, log: str, raised: Exception) -> None:
+def _write_failure(run: RunDirectory, error: str, log: str, raised: BaseException) -> None:
     """Write the reason and the status of a failed run, if the disk is not full."""
     # a launcher keeps the error until the sweep ends, and the frames would keep the replay
     traceback.clear_frames(raised.__traceback__)
