@@ -40,6 +40,8 @@ def test_an_exact_agent_with_options_of_ones_own(tmp_path, monkeypatch):
     ("overrides", "part"),
     [
         ("env=cartpole", r"overrides='env=cartpole': give a list of texts, such as"),
+        (["experiment=gbwm_cvar"], r"experiment=gbwm_cvar: describes several runs; rigor\.train"),
+        (["hydra/launcher=local"], r"hydra/launcher=local: describes several runs; rigor\.train"),
         (["seed=0,1"], r"seed=0,1: describes several runs; rigor\.train trains one"),
         (["discount=hyperbolc"], "discount=hyperbolc: no such option; did you mean hyperbolic"),
         (["train.stepss=3"], r"train\.stepss: no such key; did you mean train\.steps"),

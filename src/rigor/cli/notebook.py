@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rigor.report.data.load import Run
@@ -56,6 +56,7 @@ def train(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -
         hints.refuse_values_of_groups(list(overrides))
         with initialize_config_module("rigor.conf", version_base="1.3"):
             composed = compose("train", [*overrides, *places], return_hydra_config=True)
+            _refuse_a_sweep(composed.hydra)
             checked = job(composed, composed.hydra.runtime.choices)
     except OmegaConfBaseException as error:
         raise UserError(explain(error)) from error
@@ -63,3 +64,15 @@ def train(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -
         raise UserError(hints.line(error)) from error
     execute.run(checked, composed.sweep)
     return load(checked.path)
+
+
+def _refuse_a_sweep(hydra: Any) -> None:
+    """Refuse an experiment and a launcher, which only a sweep of the command line can follow."""
+    from rigor.errors import UserError
+
+    for group, usual in (("experiment", None), ("hydra/launcher", "basic")):
+        if (option := hydra.runtime.choices.get(group)) != usual:
+            raise UserError(
+                f"{group}={option}: describes several runs; rigor.train trains one in this "
+                f"process, so leave it out, or use rigor-train {group}={option} -m"
+            )
