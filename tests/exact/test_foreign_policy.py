@@ -154,3 +154,31 @@ def test_the_documented_dqn_beside_the_optimum(capsys):
     assert 0.0 <= objective <= optimum
     assert regret == pytest.approx(optimum - objective, abs=1e-2)
     assert float(second) >= 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"policy": 3}, r"policy=3: must be a function of \(observation, t\)"),
+        ({"discount": 0.9}, r"discount=0\.9: must be an object, such as rigor\.maths\.discount"),
+        ({"discount": "hyperbolic"}, "discount='hyperbolic': must be an object"),
+        ({"risk": "cvar"}, r"risk='cvar': must be an object, such as rigor\.maths\.utility\.CVaR"),
+        ({"risk": None}, "risk=None: must be an object"),
+        (
+            {"initial_stock": 3.0},
+            r"initial_stock=3\.0: needs a policy of \(observation, t, stock\)",
+        ),
+        (
+            {"initial_stock": np.nan, "policy": lambda observation, t, stock: t},
+            "initial_stock=nan: must be a finite number",
+        ),
+        (
+            {"initial_stock": "0", "policy": lambda observation, t, stock: t},
+            "initial_stock='0': must be a finite number",
+        ),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(changes, said):
+    given = {"policy": lambda observation, t: t, "discount": DISCOUNT, "risk": Mean()} | changes
+    with pytest.raises(UserError, match=f"^{said}"):
+        rigor.exact_value(option("env", "tabular", horizon=2), **given)

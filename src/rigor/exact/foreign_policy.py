@@ -1,8 +1,10 @@
 """The exact value of any policy, such as one that another library has trained."""
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from rigor.errors import UserError
@@ -65,8 +67,8 @@ def exact_value(
       initial_stock: c₀ of a policy of three arguments, raw reward units; None for the optimal one.
 
     Raises:
-      UserError: the environment has no model, a wrapper changes its actions or rewards, or the
-        policy returns something other than n actions.
+      UserError: an argument is of another kind, the environment has no model, a wrapper changes
+        its actions or rewards, or the policy returns something other than n actions.
     """
     import numpy as np
 
@@ -82,6 +84,7 @@ def exact_value(
     from rigor.exact.reachable_stocks import reachable_stocks
     from rigor.exact.return_distribution import evaluate_policy
 
+    _refuse_other_arguments(policy, discount, risk, initial_stock)
     spec, seen = _understood(env)
     max_stocks = option("exact", "default").max_stocks
     if spec.problem.n_decisions is None:
@@ -100,6 +103,31 @@ def exact_value(
     outcome = evaluate_policy(model, factors, reachable, rule)
     objective = policy_objective(risk, model, factors, rule, outcome)
     return ExactValue(objective, value, own.initial_stock, c0)
+
+
+def _refuse_other_arguments(policy: Any, discount: Any, risk: Any, initial_stock: Any) -> None:
+    if not callable(policy):
+        raise UserError(
+            f"policy={policy!r}: must be a function of (observation, t) or (observation, t, stock)"
+        )
+    if not hasattr(discount, "factor"):
+        raise UserError(
+            f"discount={discount!r}: must be an object, such as "
+            "rigor.maths.discount.Exponential(gamma=0.9)"
+        )
+    if not hasattr(risk, "oce"):
+        raise UserError(
+            f"risk={risk!r}: must be an object, such as rigor.maths.utility.CVaR(tau=0.1)"
+        )
+    if initial_stock is None:
+        return
+    if not _takes(policy, 3):
+        raise UserError(
+            f"initial_stock={initial_stock!r}: needs a policy of (observation, t, stock), and this "
+            "one takes no stock; leave it out"
+        )
+    if not isinstance(initial_stock, Real) or not math.isfinite(initial_stock):
+        raise UserError(f"initial_stock={initial_stock!r}: must be a finite number")
 
 
 class _ForeignPolicy:
