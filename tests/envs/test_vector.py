@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from rigor.envs.vector import check_actions, copy_seeds
+from rigor.envs.vector import as_batch, check_actions, copy_seeds
+from rigor.errors import UserError
 
 
 def test_copy_seeds_are_repeatable_far_apart_and_fit_a_signed_32_bit_integer():
@@ -43,3 +44,23 @@ def test_check_actions_accepts_all_valid_actions():
 def test_check_actions_refuses_invalid_actions(actions, message):
     with pytest.raises(ValueError, match=message):
         check_actions(actions, n_envs=2, n_actions=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"observation": [0.0, np.nan]}, "observation: holds nan; must hold finite numbers"),
+        ({"observation": [[0.0, 1.0], [0.0]]}, "observation: no array"),
+        ({"observation": None}, "observation of object: must hold numbers"),
+        ({"observation": np.zeros(2, complex)}, "observation of complex128: must hold numbers"),
+        ({"stock": np.inf}, "stock: holds inf; must hold finite numbers"),
+        ({"stock": None}, "stock of object: must hold numbers"),
+        ({"stock": "3"}, "stock of <U1: must hold numbers"),
+    ],
+)
+def test_a_policy_is_not_asked_for_an_action_without_numbers(changes, said):
+    given = {"observation": [0.0, 1.0], "t": 0, "stock": 0.0} | changes
+    with pytest.raises(UserError, match=f"^{said}") as caught:
+        as_batch((2,), **given)
+    assert "\n" not in str(caught.value)
+    assert as_batch((2,), [0, 1], 0, 3)[2].dtype == np.float64

@@ -124,16 +124,16 @@ def as_batch(
       shape: of one observation. observation: one of them, or E. t, stock: [E] or one number.
 
     Raises:
-      UserError: a shape does not fit, or t is not whole agent steps.
+      UserError: a shape does not fit, a number is not finite, or t is not whole agent steps.
     """
-    observation = np.asarray(observation)
+    observation = _numbers("observation", observation)
     batch = observation[None] if observation.shape == shape else observation
     if batch.shape[1:] != shape or batch.ndim != len(shape) + 1:
         raise UserError(
             f"observation of shape {observation.shape}: must be {shape}, or {('E', *shape)} for "
             "a batch of E observations".replace("'", "")
         )
-    times, stocks = whole_times(t), np.asarray(stock, np.float64)
+    times, stocks = whole_times(t), _numbers("stock", stock).astype(np.float64)
     for name, values in (("t", times), ("stock", stocks)):
         if values.shape not in ((), (1,), (len(batch),)):
             raise UserError(
@@ -142,6 +142,23 @@ def as_batch(
             )
     n = len(batch)  # copies, as torch wants arrays that can be written
     return batch, np.broadcast_to(times, n).copy(), np.broadcast_to(stocks, n).copy()
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """Return an observation or a stock of a policy's user as an array.
+
+    Raises:
+      UserError: it holds something other than finite numbers, to which no action belongs.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of different lengths
+        raise UserError(f"{name}: no array ({error})") from error
+    if array.dtype.kind not in "buif":
+        raise UserError(f"{name} of {array.dtype}: must hold numbers")
+    if not (finite := np.isfinite(array)).all():
+        raise UserError(f"{name}: holds {array[~finite].flat[0]}; must hold finite numbers")
+    return array
 
 
 def whole_times(t: Any) -> np.ndarray:

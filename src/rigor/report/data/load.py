@@ -43,7 +43,7 @@ class Policy:
           stock: S_t, [E] or one number; `next_stock` returns its successor.
 
         Raises:
-          UserError: a shape does not fit, or t is not whole.
+          UserError: a shape does not fit, a number is not finite, or t is not whole.
         """
         import numpy as np
 
