@@ -94,6 +94,15 @@ def test_a_cell_larger_than_csv_reads_is_refused(tmp_path):
             reader(path)
 
 
+def test_a_text_among_numbers_is_missing_and_a_column_of_texts_stays(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("steps,eval_score,note,loss\n1,x,a,nan\n2,3.5,b,nan\n3,,,\n")
+    found = read(path)
+    assert found["eval_score"].tolist() == pytest.approx([math.nan, 3.5, math.nan], nan_ok=True)
+    assert found["note"].tolist() == ["a", "b", ""]
+    assert found["loss"].isna().all()
+
+
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text("time,value\n1,2\n")

@@ -157,10 +157,12 @@ def _column(cells: list[str]) -> list[int] | list[float] | list[str]:
         return [int(cell) for cell in cells]
     except ValueError:
         pass
-    try:
-        return [float(cell or "nan") for cell in cells]
-    except ValueError:
+    numbers = {cell: _float(cell) for cell in cells if cell}
+    if numbers and all(number is None for number in numbers.values()):
         return cells
+    # an editor may have put a text into a column of numbers, which no figure could draw
+    found = (numbers.get(cell) for cell in cells)
+    return [math.nan if number is None else number for number in found]
 
 
 def _line(cells: list[str]) -> str:
@@ -184,7 +186,12 @@ def _cell(value: Any) -> str:
 
 
 def _is(cell: str) -> bool:
+    number = _float(cell)
+    return number is not None and not math.isnan(number)
+
+
+def _float(cell: str) -> float | None:
     try:
-        return not math.isnan(float(cell))
+        return float(cell)
     except ValueError:
-        return False
+        return None
