@@ -270,6 +270,19 @@ def test_without_a_numpy_generator_there_is_no_state():
     assert env.state() is None
 
 
+def test_an_own_observation_is_encoded_once():
+    space = spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(0, 9, (1,)))
+    own = {"a": 1, "b": np.float32([7])}
+    env = make("RigorSpaces-v0", observation_space=space, observation=own)
+    np.testing.assert_array_equal(env.seen(own), [0, 1, 7])
+    for other in (env.seen(own), env.reset(SEED), [0, 1, 7], None):
+        assert env.seen(other) is other
+    # an image of the agent's shape could be either, and is taken for the agent's
+    picture = np.full((1, 8, 9), 5, np.float32)
+    env = make("RigorSpaces-v0", observation_space=spaces.Box(0, 10, (1, 8, 9)), channels="first")
+    assert env.seen(picture) is picture
+
+
 def test_actions_that_do_not_start_at_zero():
     env = make("RigorSpaces-v0", action_space=spaces.Discrete(3, start=5))
     env.reset(SEED)
@@ -286,6 +299,7 @@ def test_actions_that_do_not_start_at_zero():
     [
         ("CartPol-v1", r"env\.id=CartPol-v1: .* did you mean CartPole-v1"),
         ("CartPole-v7", r"env\.id=CartPole-v7: .* did you mean CartPole-v1"),
+        ("Cartpool-v0", r"module of yours registers it, .*: env\.id=module:Cartpool-v0"),
         ("no_such_module:CartPole-v1", "No module named 'no_such_module'"),
         ("qqqq", r"name that module first: env\.id=module:qqqq"),
         ("MiniGrid-Empty-5x5-v0", r"env\.id=minigrid:MiniGrid-Empty-5x5-v0"),

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from command_line import TINY, choices, composed
 from submitit.core.utils import FailedJobError
 
 from rigor.errors import Stopped, UserError
@@ -13,6 +14,7 @@ from rigor.launch.manifest import Manifest, read_manifest
 from rigor.launch.squeue import Task
 from rigor.launch.status import RunStatus
 from rigor.launch.sweep import SweepFailed
+from rigor.runs import job as jobs
 from rigor.runs.directory import RunDirectory
 from rigor.runs.identity import config_hash
 from rigor.runs.job import Job
@@ -151,6 +153,14 @@ def test_a_time_limit_within_the_grace_time_is_refused(limit, grace):
 def test_a_wrong_time_limit_is_refused(limit):
     with pytest.raises(UserError, match=f"hydra.launcher.time={limit}: not a time limit; give"):
         slurm.Cluster(time=limit).refuse()
+
+
+def test_a_sweep_that_squeue_does_not_answer_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm, "tasks_of", lambda manifest: None)
+    config = composed(*TINY, f"out={tmp_path}/out")
+    with pytest.raises(UserError, match="squeue does not answer"):
+        slurm.launch([jobs.job(config, choices(config))], [[]], slurm.Cluster())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_that_slurm_refuses_have_failed_with_its_reason(tmp_path, monkeypatch):

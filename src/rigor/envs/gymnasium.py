@@ -241,6 +241,18 @@ class GymnasiumCopies:
             )
         return bool(array.item())
 
+    def seen(self, observation: Any) -> Any:
+        """Return the environment's own observation as the agent sees it.
+
+        All else is returned as it is: a batch, and an array that has the agent's shape already.
+        """
+        has_shape = isinstance(observation, np.ndarray) and (
+            observation.shape == self.observation_shape
+        )
+        if has_shape or not self._copies[0].observation_space.contains(observation):
+            return observation
+        return self._encode(observation)
+
     def _encode(self, observation: Any) -> np.ndarray:
         """Return an encoded observation, [*observation_shape].
 

@@ -104,7 +104,8 @@ def reachable_stocks(model: Model, factors: np.ndarray, max_stocks: int) -> Reac
         if n_discounts > 1:
             raise UserError(
                 f"exact.max_stocks={max_stocks}: the agent's discount and the true one lead to "
-                f"more stocks; raise exact.max_stocks"
+                f"more stocks ({len(first):,} at t = {t + 1} of {n_decisions}); raise "
+                "exact.max_stocks, or use agent=singlehorizon, whose discount is the true one"
             )
         grid = np.linspace(flat.min(), flat.max(), max_stocks)
         place = (targets[..., 0] - grid[0]) / (grid[1] - grid[0])

@@ -63,7 +63,7 @@ class Job:
     def steps(self) -> int:
         """Agent steps at the end of the run; 0 of an exact agent, whatever a sweep sets."""
         train = self.plain["train"]
-        return 0 if train["_target_"] == target_of(NoTraining) else int(train["steps"])
+        return 0 if train.get("_target_") == target_of(NoTraining) else int(train["steps"])
 
     @property
     def label(self) -> str:

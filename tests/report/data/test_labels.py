@@ -15,7 +15,12 @@ from rigor.runs.identity import config_hash, directory_name
 @pytest.fixture
 def make(tmp_path):
     def make(env, seed, lr):
-        config = {"env": env, "seed": seed, "agent": {"lr": lr, "layers": [1]}, "out": "x"}
+        config = {
+            "env": {"name": env},
+            "seed": seed,
+            "agent": {"lr": lr, "layers": [1]},
+            "out": "x",
+        }
         digest = config_hash(config)
         path = tmp_path / directory_name({"env": env, "risk": "mean"}, seed, digest)
         RunDirectory.open(path, config, digest).close()

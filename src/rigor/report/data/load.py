@@ -38,7 +38,8 @@ class Policy:
         """Return the greedy actions, int64 [E], or [] for one observation.
 
         Args:
-          observation: [E, *shape], or one observation [*shape].
+          observation: [E, *shape], or one observation [*shape]; of a Gymnasium environment also
+            one as it returns it, such as a dict.
           t: whole agent steps since the reset, [E] or one number.
           stock: S_t, [E] or one number; `next_stock` returns its successor.
 
@@ -47,8 +48,11 @@ class Policy:
         """
         import numpy as np
 
+        from rigor.envs.gymnasium import GymnasiumCopies
         from rigor.envs.vector import as_batch
 
+        if isinstance(self.env, GymnasiumCopies):
+            observation = self.env.seen(observation)
         shape = self.env.observation_shape
         one = np.shape(observation) == shape
         batch, times, stocks = as_batch(shape, observation, t, stock)
