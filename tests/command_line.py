@@ -1,15 +1,17 @@
-"""The real command line in a subprocess with small runs, and composing in this process."""
+"""The real command line in a process of its own with small runs, and composing in this one."""
 
 import copy
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
+from preloaded import preloaded
 
 import hydra_plugins.rigor.launchers
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers the sweeper that conf/ names
@@ -63,7 +65,7 @@ def environment(**more: str) -> dict[str, str]:
 def start(
     *arguments: str, cwd: Path, env: dict[str, str] | None = None, **options
 ) -> subprocess.Popen:
-    """Start `rigor-train` in a process group of its own."""
+    """Start `rigor-train` in a new interpreter."""
     return subprocess.Popen(
         [COMMAND, *arguments],
         cwd=cwd,
@@ -76,10 +78,23 @@ def start(
     )
 
 
-def rigor_train(*arguments: str, cwd: Path, timeout: float = 600, **options) -> Done:
-    """Run `rigor-train` to its end."""
-    process = start(*arguments, cwd=cwd, **options)
-    return finish(process, timeout)
+def rigor_train(
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, timeout: float = 600
+) -> Done:
+    """Run `rigor-train` to its end, in a process that need not import torch."""
+    with tempfile.TemporaryDirectory() as place:
+        out, err = Path(place, "out"), Path(place, "err")
+        code = preloaded().run(
+            "rigor.cli.train",
+            [COMMAND, *arguments],
+            cwd,
+            env or environment(),
+            out=str(out),
+            err=str(err),
+            path=str(Path(COMMAND).parent),
+            timeout=timeout,
+        )
+        return Done(code, out.read_text(), err.read_text())
 
 
 def finish(process: subprocess.Popen, timeout: float = 600) -> Done:

@@ -244,7 +244,8 @@ def test_an_unwritable_directory_is_refused(tmp_path):
 
 
 def test_the_help_lists_the_choices_and_loads_nothing_heavy(tmp_path):
-    done = rigor_train("--help", cwd=tmp_path, env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"})
+    env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    done = finish(start("--help", cwd=tmp_path, env=env))
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
     assert done.code == 0
     assert not imported & {"torch", "gymnasium", "wandb", "matplotlib", "pandas"}
@@ -422,7 +423,7 @@ def small_files():
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_same_command_resumes(tmp_path):
-    done = rigor_train(*SAVING, cwd=tmp_path, preexec_fn=small_files)
+    done = finish(start(*SAVING, cwd=tmp_path, preexec_fn=small_files))
     refused(done, "no space left on device", "resume with the same command")
     run = only(tmp_path / "out")
     status = read(run / "status.json")
