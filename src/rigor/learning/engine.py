@@ -4,6 +4,7 @@ Nothing here changes the algorithm. An update of these networks is some two hund
 and a GPU would wait for Python to launch each one. A CUDA graph launches all of them at once.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -72,11 +73,11 @@ class Engine:
         parameters = list(network.parameters())
         optimizer: torch.optim.Optimizer
         if isinstance(train, TrainParallel):
-            optimizer = torch.optim.RAdam(
+            optimizer = _uncompiled(torch.optim.RAdam)(
                 parameters, lr=rate, eps=train.adam_eps, foreach=True, capturable=self._records
             )
         else:
-            optimizer = torch.optim.Adam(
+            optimizer = _uncompiled(torch.optim.Adam)(
                 parameters, lr=rate, eps=train.adam_eps, fused=True, capturable=self._records
             )
         # Fused Adam changes parameters without counting it, and `FastHead` relies on the counters.
@@ -84,6 +85,17 @@ class Engine:
             lambda *_: torch.autograd.graph.increment_version(parameters)
         )
         return optimizer
+
+
+def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """Return a class of optimisers without the wrappers that torch needs for `torch.compile`.
+
+    The wrappers import the compiler, which takes as long as importing torch itself.
+    """
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), methods)
 
 
 def _set_tf32(allowed: bool) -> None:
