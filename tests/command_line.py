@@ -4,14 +4,13 @@ import copy
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
-from preloaded import preloaded
+from preloaded import Fork, preloaded
 
 import hydra_plugins.rigor.launchers
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers the sweeper that conf/ names
@@ -62,10 +61,15 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"COLUMNS": "120"} | more
 
 
-def start(
+def start(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Fork:
+    """Start `rigor-train` in a process that need not import torch."""
+    return preloaded().start("rigor.cli.train", [COMMAND, *arguments], cwd, env or environment())
+
+
+def start_anew(
     *arguments: str, cwd: Path, env: dict[str, str] | None = None, **options
 ) -> subprocess.Popen:
-    """Start `rigor-train` in a new interpreter."""
+    """Start `rigor-train` in a new interpreter, as a user does."""
     return subprocess.Popen(
         [COMMAND, *arguments],
         cwd=cwd,
@@ -78,26 +82,12 @@ def start(
     )
 
 
-def rigor_train(
-    *arguments: str, cwd: Path, env: dict[str, str] | None = None, timeout: float = 600
-) -> Done:
+def rigor_train(*arguments: str, cwd: Path, timeout: float = 600, **options) -> Done:
     """Run `rigor-train` to its end, in a process that need not import torch."""
-    with tempfile.TemporaryDirectory() as place:
-        out, err = Path(place, "out"), Path(place, "err")
-        code = preloaded().run(
-            "rigor.cli.train",
-            [COMMAND, *arguments],
-            cwd,
-            env or environment(),
-            out=str(out),
-            err=str(err),
-            path=str(Path(COMMAND).parent),
-            timeout=timeout,
-        )
-        return Done(code, out.read_text(), err.read_text())
+    return finish(start(*arguments, cwd=cwd, **options), timeout)
 
 
-def finish(process: subprocess.Popen, timeout: float = 600) -> Done:
+def finish(process: Fork | subprocess.Popen, timeout: float = 600) -> Done:
     """Wait for the end of a started command."""
     try:
         out, err = process.communicate(timeout=timeout)
@@ -108,7 +98,7 @@ def finish(process: subprocess.Popen, timeout: float = 600) -> Done:
     return Done(process.returncode, out, err)
 
 
-def wait_for(condition, process: subprocess.Popen, seconds: float = 300):
+def wait_for(condition, process: Fork | subprocess.Popen, seconds: float = 300):
     """Poll `condition()` until it is true, and return it; the process must stay alive."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -11,15 +11,15 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 PACKAGES = (
     "torch",
-    "torch._dynamo",  # imported by the first optimiser
     "scipy.special",
     "scipy.stats",
     "hydra",
@@ -32,6 +32,33 @@ PACKAGES = (
 )
 
 
+class Fork:
+    """A command that was started, with the methods of `subprocess.Popen` that tests need."""
+
+    def __init__(self, server: "Preloaded", pid: int, out: Path, err: Path) -> None:
+        self._server, self._out, self._err = server, out, err
+        self.pid, self.returncode = pid, None
+
+    def poll(self, seconds: float = 0.0) -> int | None:
+        """Return the exit code, or None if the command still runs after so many seconds."""
+        if self.returncode is None:
+            self.returncode = self._server.ask({"pid": self.pid, "seconds": seconds})
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = 600.0) -> tuple[str, str]:
+        """Wait for the end, and return the output and the error output."""
+        if self.poll(timeout) is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+        return self._out.read_text(), self._err.read_text()
+
+
 class Preloaded:
     """The process that forks, started with this object; it ends with the present process."""
 
@@ -42,26 +69,31 @@ class Preloaded:
             env=env | {"OMP_NUM_THREADS": "1"},  # as a command would set it before it imports torch
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            bufsize=0,
+            text=True,
         )
-        atexit.register(self._process.communicate)
+        self._place = tempfile.TemporaryDirectory(prefix="preloaded-")
+        self._n = 0
+        atexit.register(self._end)
 
-    def run(self, module: str, argv: list[str], place: Path, env: dict[str, str], **where) -> int:
-        """Run the command of a module in a fork, and return its exit code.
+    def start(self, module: str, argv: list[str], cwd: Path, env: dict[str, str]) -> Fork:
+        """Call `main()` of a module in a fork, as a new interpreter would.
 
         Args:
-          argv: the command's name and its arguments.
-          place: its working directory.
-          where: `out`, `err`: files of its output; `path`: where it looks for modules first;
-            `timeout` [s], after which it is killed.
+          argv: the file of the command, whose directory is searched for modules, and its arguments.
         """
-        timeout = where.pop("timeout")
-        asked = {"module": module, "argv": argv, "place": str(place), "env": env, **where}
-        self._process.stdin.write(f"{json.dumps(asked)}\n".encode())
-        pid = int(self._process.stdout.readline())
-        if not select.select([self._process.stdout], [], [], timeout)[0]:
-            os.kill(pid, signal.SIGKILL)
-        return int(self._process.stdout.readline())
+        self._n += 1
+        out, err = (Path(self._place.name, f"{self._n}.{name}") for name in ("out", "err"))
+        asked = {"module": module, "argv": argv, "cwd": cwd, "env": env, "out": out, "err": err}
+        return Fork(self, self.ask(asked), out, err)
+
+    def ask(self, question: dict) -> int | None:
+        """Return the process's answer to a question."""
+        print(json.dumps(question, default=str), file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+    def _end(self) -> None:
+        self._process.communicate()
+        self._place.cleanup()
 
 
 @functools.cache
@@ -71,32 +103,43 @@ def preloaded() -> Preloaded:
 
 
 def main() -> None:
-    """Fork for each line on standard input, and print the fork's id and its exit code."""
+    """Answer each line on standard input: fork and print the fork's id, or wait for a fork."""
     for name in PACKAGES:
         importlib.import_module(name)
     gc.freeze()  # else each fork would copy the memory of these packages at its first collection
     for line in iter(sys.stdin.readline, ""):
-        pid = os.fork()
-        if not pid:
-            return run(**json.loads(line))
-        print(pid, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        asked = json.loads(line)
+        if "module" not in asked:
+            answer = ended(**asked)
+        elif not (answer := os.fork()):
+            return run(**asked)
+        print(json.dumps(answer), flush=True)
     return None
 
 
-def run(
-    module: str, argv: list[str], place: str, env: dict[str, str], out: str, err: str, path: str
-) -> None:
-    """Run a command in this process as a new interpreter would."""
+def ended(pid: int, seconds: float) -> int | None:
+    """Return the exit code of a fork, or None if it still runs after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(0.005)
+
+
+def run(module: str, argv: list[str], cwd: str, env: dict[str, str], out: str, err: str) -> None:
+    """Give this process what a new one would have, and call `main()` of the module."""
     for number, file in enumerate((os.devnull, out, err)):
         opened = os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT)
         os.dup2(opened, number)
         os.close(opened)
-    os.chdir(place)
+    os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     sys.argv = argv
-    sys.path[:0] = [path, *filter(None, env.get("PYTHONPATH", "").split(":"))]
+    sys.path[:0] = [os.path.dirname(argv[0]), *filter(None, env.get("PYTHONPATH", "").split(":"))]
     importlib.import_module(module).main()
 
 

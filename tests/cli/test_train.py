@@ -18,7 +18,17 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import COMMAND, TINY, environment, finish, refused, rigor_train, start, wait_for
+from command_line import (
+    COMMAND,
+    TINY,
+    environment,
+    finish,
+    refused,
+    rigor_train,
+    start,
+    start_anew,
+    wait_for,
+)
 
 from rigor.cli import train
 
@@ -245,7 +255,7 @@ def test_an_unwritable_directory_is_refused(tmp_path):
 
 def test_the_help_lists_the_choices_and_loads_nothing_heavy(tmp_path):
     env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    done = finish(start("--help", cwd=tmp_path, env=env))
+    done = finish(start_anew("--help", cwd=tmp_path, env=env))
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
     assert done.code == 0
     assert not imported & {"torch", "gymnasium", "wandb", "matplotlib", "pandas"}
@@ -423,7 +433,7 @@ def small_files():
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_same_command_resumes(tmp_path):
-    done = finish(start(*SAVING, cwd=tmp_path, preexec_fn=small_files))
+    done = finish(start_anew(*SAVING, cwd=tmp_path, preexec_fn=small_files))
     refused(done, "no space left on device", "resume with the same command")
     run = only(tmp_path / "out")
     status = read(run / "status.json")
@@ -615,7 +625,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW_STEP)
     env = environment(PYTHONPATH=str(tmp_path))
     own = ("env=gymnasium", "env.id=slow:Slow-v0", *TINY[1:], "out=out")
-    process = start(*own, cwd=tmp_path, env=env)
+    process = start_anew(*own, cwd=tmp_path, env=env)
     for line in process.stdout:
         if line == "step\n":
             break

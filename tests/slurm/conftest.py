@@ -42,7 +42,7 @@ def cluster_of(n_nodes, tmp_path_factory):
 def undisturbed(tmp_path_factory):
     """The undisturbed runs of LONG with two seeds."""
     place = tmp_path_factory.mktemp("undisturbed")
-    done = rigor_train(*LONG, "-m", "seed=0,1", "hydra/launcher=local", "out=out", cwd=place)
+    done = rigor_train(*LONG, "-m", "seed=0,1", "out=out", cwd=place)
     assert done.code == 0, done
     return runs(place / "out")
 
