@@ -61,9 +61,12 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"COLUMNS": "120"} | more
 
 
-def start(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Fork:
-    """Start `rigor-train` in a process that need not import torch."""
-    return preloaded().start("rigor.cli.train", [COMMAND, *arguments], cwd, env or environment())
+def start(
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, name: str = "train"
+) -> Fork:
+    """Start a command, such as `rigor-train`, in a process that need not import torch."""
+    argv = [str(Path(sys.executable).with_name(f"rigor-{name}")), *map(str, arguments)]
+    return preloaded().start(f"rigor.cli.{name}", argv, cwd, env or environment())
 
 
 def start_anew(

@@ -9,7 +9,7 @@ import sys
 import imageio_ffmpeg
 import numpy as np
 import pytest
-from command_line import TINY, environment, rigor_train
+from command_line import TINY, finish, rigor_train, start
 from PIL import Image
 
 import rigor
@@ -32,14 +32,8 @@ ATARI = (
 PICTURES = ("calibration.png", "weights.png", "paths.png")
 
 
-def command(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "rigor.cli.eval", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment(),
-    )
+def command(*arguments, cwd):
+    return finish(start(*arguments, cwd=cwd, name="eval"))
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +123,9 @@ def test_a_mistake_is_one_line(arguments, part):
 
 
 def test_a_mistake_ends_with_code_2(tmp_path):
-    done = command(tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines() == [
+    done = command(tmp_path, cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines() == [
         f"rigor-eval: {tmp_path}: not a run's directory (no config.yaml); "
         "name the directory of one run"
     ]
@@ -419,7 +413,7 @@ def test_risk_levels_of_a_learner(trained, tmp_path, capsys, name, exact):
         ("risky", "0.5 --video", "--video with --risk-levels"),
     ],
 )
-def test_levels_that_an_agent_does_not_serve_are_refused(trained, name, levels, part):
-    done = command(trained(name), "--risk-levels", *levels.split())
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert part in done.stderr
+def test_levels_that_an_agent_does_not_serve_are_refused(trained, tmp_path, name, levels, part):
+    done = command(trained(name), "--risk-levels", *levels.split(), cwd=tmp_path)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert part in done.err

@@ -2,12 +2,10 @@
 
 import json
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from command_line import environment, finish, refused, rigor_train, start, wait_for
+from command_line import finish, refused, rigor_train, start, wait_for
 
 import rigor
 
@@ -24,8 +22,7 @@ def only(place):
 
 
 def figure(name, run):
-    command = [sys.executable, "-m", "rigor.cli.figure", name, str(run)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment())
+    return finish(start(name, run, cwd=run, name="figure"))
 
 
 def discounted_returns(run, n):
@@ -90,11 +87,11 @@ def test_figures_of_an_exact_run(exact):
     run = only(exact / "out")
     for name in ("policy", "outcomes"):
         done = figure(name, run)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         assert (run / f"{name}.png").stat().st_size > 10_000
     done = figure("boundary", run)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
 
 
 def test_the_boundary_of_the_put(tmp_path):
@@ -102,7 +99,7 @@ def test_the_boundary_of_the_put(tmp_path):
         "env=american_put", "env.steps=8", "agent=backward_induction", *LEARNED[-2:], cwd=tmp_path
     )
     assert (done.code, done.err) == (0, "")
-    assert figure("boundary", only(tmp_path / "out")).returncode == 0
+    assert figure("boundary", only(tmp_path / "out")).code == 0
 
 
 def test_a_learned_run_is_measured_against_the_optimum(tmp_path):
