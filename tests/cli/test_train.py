@@ -258,7 +258,7 @@ def test_the_help_lists_the_choices_and_loads_nothing_heavy(tmp_path):
     done = finish(start_anew("--help", cwd=tmp_path, env=env))
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
     assert done.code == 0
-    assert not imported & {"torch", "gymnasium", "wandb", "matplotlib", "pandas"}
+    assert not imported & {"torch", "scipy", "gymnasium", "wandb", "matplotlib", "pandas"}
     assert "hydra" in imported
     for group in ("env", "discount", "horizons", "risk", "variant", "agent", "network"):
         assert f"\n  {group}: " in done.out

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
-from scipy.special import ndtri
 
 from rigor.envs.batched import Batched, sample_next_states, stratified_uniforms
 from rigor.envs.model import Model
@@ -179,6 +178,8 @@ class Wealth:
 
     def stratified_noise(self, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
         """Sample Z k times for each of n moves, once from each k-th of the normal distribution."""
+        from scipy.special import ndtri
+
         return ndtri(stratified_uniforms(n, k, rng))
 
     def recover(self, observation: np.ndarray) -> np.ndarray:
