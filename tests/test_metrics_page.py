@@ -24,10 +24,10 @@ STATIONARY = f"{ENDLESS} agent=infinite_horizon tracker=none"
 RUNS = {
     "cartpole": " ".join([*TINY, "tracker=wandb", "tracker.mode=offline", "risk=cvar"]),
     "atari": f"env=atari/pong agent=multihorizon {SHORT} env.max_frames=400 env.num_envs=2",
-    "learned": f"env=gbwm {SHORT}",
+    "learned": f"env=gbwm env.periods=4 {SHORT}",
     "endless": f"{ENDLESS} {SHORT}",
-    "wealth": f"env=gbwm risk=cvar exact.grid=true {EXACT}",
-    "put": f"env=american_put {EXACT}",
+    "wealth": f"env=gbwm env.periods=4 risk=cvar exact.grid=true outer.points=11 {EXACT}",
+    "put": f"env=american_put env.steps=8 {EXACT}",
     "algorithm 1": f"{STATIONARY} risk=entropic",
     "stationary": f"{STATIONARY} variant=time_inconsistent",
 }

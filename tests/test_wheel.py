@@ -39,10 +39,11 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     call(sys.executable, "-m", "build", "--wheel", source, "--outdir", tmp_path, cwd=tmp_path)
     (wheel,) = tmp_path.glob("rigor_rl-*.whl")
 
-    call(sys.executable, "-m", "venv", tmp_path / "empty", cwd=tmp_path)
+    call(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty", cwd=tmp_path)
     python = tmp_path / "empty" / "bin" / "python"
-    pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
-    call(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    pip = (sys.executable, "-m", "pip", "--python", python, "install")
+    quick = ("--quiet", "--disable-pip-version-check", "--no-compile")
+    call(*pip, *quick, "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

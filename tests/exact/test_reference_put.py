@@ -184,11 +184,12 @@ def boundaries(n: int, gammas: np.ndarray, weights: np.ndarray, bootstrap: str) 
     for _ in range(n):
         waiting = functools.partial(waiting_values, horizons, gammas, n)
         found.append(crossing(waiting, weights))
-        horizons = []
-        for i, unit in enumerate(np.eye(len(gammas))):
-            at = crossing(waiting, unit) if bootstrap == "per_head" else found[-1]
+        later, horizons = horizons, []
+        for i in range(len(gammas)):
+            one = functools.partial(waiting_values, later[i : i + 1], gammas[i : i + 1], n)
+            at = crossing(one, np.ones(1)) if bootstrap == "per_head" else found[-1]
             nodes, areas = panels(at, n)
-            horizons.append(SmoothReturn(at, np.ones(1), nodes, areas, waiting(nodes)[i : i + 1]))
+            horizons.append(SmoothReturn(at, np.ones(1), nodes, areas, one(nodes)))
     return found[::-1]
 
 
