@@ -125,8 +125,11 @@ def _by_slurm(*command: str):
 
     def strike(slurm: Slurm, directory: Path, run: Path) -> bool:
         asked = [*command, task_of(directory, run)]
-        done = subprocess.run(asked, env=os.environ | slurm.env, capture_output=True)
-        return done.returncode == 0
+        env = os.environ | slurm.env
+        try:
+            return subprocess.run(asked, env=env, capture_output=True, timeout=4).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False  # scancel repeats a signal that comes too late ten times, in 95 seconds
 
     return strike
 
