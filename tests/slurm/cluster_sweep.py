@@ -15,6 +15,7 @@ from rigor.runs.directory import RunDirectory
 LONG = (*TINY, "train.steps=800", "train.checkpoint_every=50", "train.log_every=0.02")
 SLURM = ("hydra/launcher=slurm", "hydra.launcher.grace=5")
 WALL_CLOCK = {"seconds", "steps_per_second"}
+SOURCE = {"commit", "sources"}  # it may have been edited
 
 
 def runs(out: Path) -> list[Path]:
@@ -99,5 +100,4 @@ def same(found: list[Path], whole: list[Path]) -> None:
         assert rows(mine) == rows(other)
         left, right = (json.loads((run / "result.json").read_text()) for run in (mine, other))
         different = {key for key in left if left[key] != right[key]}
-        # the source may have been edited
-        assert different <= WALL_CLOCK | {"commit", "sources"}
+        assert different <= WALL_CLOCK | SOURCE
