@@ -26,8 +26,12 @@ def composer(loader):
 
 SWEEP = [
     [env, "agent=multihorizon", risk, seed, *more]
-    for env in ("env=cartpole", "env=atari/pong", "env=gbwm")
-    for risk in ("risk=mean", "risk=cvar")
+    for env, risk in (
+        ("env=cartpole", "risk=mean"),
+        ("env=cartpole", "risk=cvar"),
+        ("env=atari/pong", "risk=mean"),
+        ("env=gbwm", "risk=cvar"),
+    )
     for seed in ("seed=0", "seed=1")
     for more in (
         [],
