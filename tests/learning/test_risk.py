@@ -32,8 +32,8 @@ def test_gambles_are_chosen_rightly_at_any_scale_and_limit(tmp_path, name, scale
     done = rigor_train(
         *("env=gymnasium", f"env.id=gambles:{name}-v0", f"+env.kwargs.scale={scale}"),
         *(f"env.max_steps={limit}", "agent=singlehorizon", "discount.gamma=1", "tracker=none"),
-        *("risk=cvar", f"risk.tau={tau}", "train.steps=3000", "evaluate.every=0.25"),
-        *("evaluate.final_episodes=2000", "out=out"),
+        *("risk=cvar", f"risk.tau={tau}", "train.steps=3000", "env.num_envs=8"),
+        *("evaluate.every=0.25", "evaluate.final_episodes=2000", "out=out"),
         cwd=tmp_path,
         env=environment(PYTHONPATH=TESTS),
     )
