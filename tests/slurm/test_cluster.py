@@ -285,10 +285,13 @@ def test_a_killed_run_is_lost_and_the_other_run_of_its_task_continues(cluster, u
     assert f"==> {first / 'train.log'} (lost)" in logs
     assert f"{cluster.jobs()[0]}_0_log.out" in logs
 
+    before = newest(first)
     assert cluster.sweep("retry").code == 0
-    cluster.slurm.until(lambda: RunDirectory(first).state() == "running")
+    cluster.slurm.until(lambda: newest(first) > before)
     with held(cluster.member(first)):
-        assert cluster.sweep("cancel").out == f"cancelled: {cluster.jobs()[1]}\n"
+        done = cluster.sweep("cancel")
+    assert done.out.startswith("cancelled: ")
+    assert cluster.jobs()[1] in done.out
     cluster.slurm.settled()
     assert "1 done, 1 stopped of 2" in cluster.status()
     assert f"==> {first / 'train.log'} (stopped by SIGTERM)" in cluster.sweep("logs").out
