@@ -73,7 +73,7 @@ ROWS = (
     Row(runs=2),
     Row(learner="parallel", threads=1),
 )
-SMOKE = (Row(graph=False, threads=1), Row(learner="parallel", runs=2))
+SMOKE = (Row("4x10x1", graph=False, threads=1), Row("4x10x1", learner="parallel", runs=2))
 
 
 def main() -> None:

@@ -40,6 +40,13 @@ def test_a_wrong_argument_names_the_help():
         command.Parser("rigor-x", "").parse_args(["--b"])
 
 
+def test_an_unknown_option_names_a_near_one():
+    parser = command.Parser("rigor-eval", "", "")
+    parser.add_argument("--risk-levels")
+    with pytest.raises(UserError, match=r"did you mean --risk-levels\? See rigor-eval --help$"):
+        parser.parse_args(["--risk-level=.1"])
+
+
 def test_a_closed_pipe_ends_without_a_traceback():
     env = {key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"}
     read, write = os.pipe()

@@ -105,7 +105,7 @@ def test_jobs_composed_in_parallel_are_in_order(composer, monkeypatch):
     monkeypatch.setattr(compose, "cores", lambda: 2)
     assert composer.jobs(SWEEP[:12]) == [by_hydra(composer, overrides) for overrides in SWEEP[:12]]
     wrong = [*SWEEP[:3], ["seed=-3"], *SWEEP[3:6], ["env=cartpole", "seed=-1"]]
-    with pytest.raises(UserError, match=r"^job 3 \(seed=-3\): seed=-3: must be 0 or more$"):
+    with pytest.raises(UserError, match=r"^job 3 \(seed=-3\): seed=-3: must be 0 or more"):
         composer.jobs(wrong)
 
 

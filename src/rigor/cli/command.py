@@ -1,6 +1,7 @@
 """Common parts of the commands: argument types, one-line errors and exit codes."""
 
 import argparse
+import difflib
 import importlib.metadata
 import os
 import signal
@@ -26,8 +27,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raise a UserError with argparse's message and the command that shows the help."""
-        raise UserError(f"{message}; see {self.prog} --help")
+        """Raise a UserError with argparse's message, a near option, and where the help is."""
+        _, _, unknown = message.partition("unrecognized arguments: ")
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        near = difflib.get_close_matches(unknown.partition("=")[0].partition(" ")[0], options, n=1)
+        hint = f"did you mean {near[0]}? See" if near else "see"
+        raise UserError(f"{message}; {hint} {self.prog} --help")
 
 
 def whole_number(least: int, unit: str = "") -> Callable[[str], int]:

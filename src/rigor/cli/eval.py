@@ -75,11 +75,11 @@ def run(arguments: Sequence[str]) -> None:
     request = EvaluationRequest(given.episodes, given.seed, given.video, *protocol)
     with EvaluationProgress(given.episodes, directory.resolve().name) as progress:
         if given.risk_levels:
-            frontier = write_frontier(directory, given.risk_levels, request, out, progress)
-            print(frontier.text())
-            return
-        done = write_evaluation(directory, request, out, progress)
-    print(done.table())
+            levels = write_frontier(directory, given.risk_levels, request, out, progress)
+            text = levels.text()
+        else:
+            text = write_evaluation(directory, request, out, progress).table()
+    print(text)  # after the bar, which would break long paths
 
 
 def _final(directory: Path, arguments: Sequence[str]) -> str:

@@ -407,4 +407,5 @@ def _positive(key: str, value: float) -> None:
 
 def _fraction(key: str, value: float) -> None:
     if not 0 <= value <= 1:
-        raise ValueError(f"{key}={value}: must lie in [0, 1]")
+        of_run = ", a fraction of the run's steps" * key.endswith(("_every", ".every", "_fraction"))
+        raise ValueError(f"{key}={value}: must lie in [0, 1]{of_run}")

@@ -77,7 +77,7 @@ class State:
         """Return the progress bar's number: the mean score of the episodes since the last row."""
         if not self.ended:
             return {}
-        return {"score": float(np.mean([score for score, _ in self.ended[-10:]]))}
+        return {"training score": float(np.mean([score for score, _ in self.ended[-10:]]))}
 
 
 class Training:

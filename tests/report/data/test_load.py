@@ -115,8 +115,11 @@ def test_a_config_that_cannot_be_built_is_one_line(tmp_path, text):
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(UserError, match=r"config\.yaml: not a readable config") as caught:
+    for path, reason in (
+        (tmp_path, r"config\.yaml: not a readable config"),
+        (tmp_path / "nothing", "nothing: no such directory"),
+    ):
+        with pytest.raises(UserError, match=reason) as caught:
             rigor.load(path)
         assert "\n" not in str(caught.value)
     (tmp_path / "config.yaml").write_text("- 1\n- 2\n")

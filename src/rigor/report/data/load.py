@@ -183,10 +183,13 @@ def load(directory: str | Path) -> Run:
     """Read the config, metrics, result and status of a run directory.
 
     Raises:
-      UserError: the directory has no readable config or metrics.
+      UserError: there is no such directory, or it has no readable config or metrics.
     """
+    from rigor.errors import UserError
     from rigor.runs.directory import RunDirectory
     from rigor.runs.metrics import read
 
+    if not Path(directory).is_dir():
+        raise UserError(f"{directory}: no such directory")
     run = RunDirectory(directory)
     return Run(run.path, run.config(), read(run.metrics_path), run.result(), run.status())
