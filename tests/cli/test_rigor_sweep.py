@@ -157,11 +157,14 @@ def test_a_failed_run_is_named_and_a_retry_runs_it_again(tmp_path):
 
 @pytest.mark.slow
 def test_a_stopped_sweep_saves_and_a_retry_finishes_it(tmp_path):
-    command = (*TINY, "train.checkpoint_every=50", "train.steps=700", "-m", "seed=0,1,2")
+    command = (*TINY, "train.checkpoint_every=50", "train.steps=1000", "-m", "seed=0,1,2")
     process = start(*command, *LOCAL, "out=out", cwd=tmp_path)
 
+    def saved():
+        return {path.parents[1] for path in (tmp_path / "out").glob("*/checkpoints/step_*")}
+
     def both_saved():
-        return len(list((tmp_path / "out").glob("*/checkpoints/step_*"))) >= 2
+        return len(saved()) >= 2
 
     wait_for(both_saved, process)
     process.send_signal(signal.SIGINT)
@@ -172,6 +175,8 @@ def test_a_stopped_sweep_saves_and_a_retry_finishes_it(tmp_path):
     assert "preempted" in found
     assert "running" not in found
     assert "lost" not in found
+    stopped = [run for run in saved() if RunDirectory(run).state() == "preempted"]
+    assert stopped
     directory = directory_of(tmp_path / "out")
     again = rigor_sweep("retry", directory, cwd=tmp_path)
     assert (again.code, again.err) == (0, "")
@@ -180,7 +185,7 @@ def test_a_stopped_sweep_saves_and_a_retry_finishes_it(tmp_path):
         steps = [int(row["steps"]) for row in rows(run)]
         assert steps == sorted(set(steps))
     logs = [(run / "train.log").read_text() for run in runs(tmp_path / "out")]
-    assert sum("resumed at step " in log for log in logs) == found.count("preempted")
+    assert sum("resumed at step " in log for log in logs) == len(stopped)
 
 
 @pytest.mark.slow
