@@ -135,7 +135,23 @@ def test_the_state_follows_from_the_files_and_the_task(written, task, state, man
     assert corrected.state == state
 
 
-def test_tasks_have_the_ids_of_slurm(manifest):
-    assert squeue.task_ids(manifest, [0], {0: Task("RUNNING")}) == ["7_0", "9"]
-    assert squeue.task_ids(manifest, [0, 1], {1: Task("RUNNING")}) == ["7_0"]
-    assert squeue.task_ids(manifest, [4], {}) == []
+def test_the_newest_tasks_of_runs_are_cancelled_each_once(manifest, monkeypatch):
+    """Run 0 was in task 7_0 with run 1 before its retry, which is job 9."""
+    called = []
+    lines = "7|0|RUNNING|None|x.0\n7|1|PENDING|Resources|x.0\n9|N/A|PENDING|Priority|x.1\n"
+
+    def run(command, **options):
+        called.append(command)
+        return subprocess.CompletedProcess(command, 0, lines)
+
+    monkeypatch.setattr(squeue.subprocess, "run", run)
+    assert squeue.cancel(manifest, [0]) == ["9"]
+    assert squeue.cancel(manifest, [1, 2, 3]) == ["7_0", "7_1"]
+    manifest.submissions[1].job = None  # the process that submitted it died before SLURM answered
+    assert squeue.cancel(manifest, [0]) == ["9"]
+    assert squeue.cancel(manifest, [4]) == []
+    assert [command[1:] for command in called if command[0] == "scancel"] == [
+        ["9"],
+        ["7_0", "7_1"],
+        ["9"],
+    ]

@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rigor.launch.manifest import Manifest, read_manifest
@@ -37,10 +37,11 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Task:
-    """A task that SLURM has: its state and, if it waits, SLURM's reason."""
+    """A task that SLURM has: its state, SLURM's reason if it waits, and its id for scancel."""
 
     state: str
     reason: str = "None"
+    id: str = field(default="", compare=False)
 
 
 class SweepReader:
@@ -88,7 +89,7 @@ def tasks_of(manifest: Manifest) -> dict[int, Task] | None:
         job, index, state, reason, name = line.split("|", 4)
         number = int(index) if index.isdigit() else 0  # a single task is not an array
         for key in (job, name):
-            found[key, number] = Task(state, reason)
+            found[key, number] = Task(state, reason, f"{job}_{index}" if index.isdigit() else job)
     tasks: dict[int, Task] = {}
     for submission in manifest.submissions:
         for number, members in enumerate(submission.tasks):
@@ -147,35 +148,19 @@ def _waits_for(task: Task) -> str | None:
 
 def cancel(manifest: Manifest, numbers: Sequence[int]) -> list[str]:
     """Cancel the tasks of some runs, and return the ids of the cancelled tasks."""
-    ids = task_ids(manifest, numbers, tasks_of(manifest) or {})
+    tasks = tasks_of(manifest) or {}
+    ids = list(dict.fromkeys(tasks[number].id for number in numbers if number in tasks))
     if ids:
         subprocess.run(["scancel", *ids], check=True)
     return ids
 
 
-def task_ids(manifest: Manifest, numbers: Sequence[int], tasks: dict[int, Task]) -> list[str]:
-    """Return SLURM's ids of the tasks of some runs, without tasks that have ended."""
-    wanted = set(numbers) & set(tasks)
-    return [
-        task_id
-        for job, task_id, members in _tasks(manifest)
-        if job and not wanted.isdisjoint(members)
-    ]
-
-
 def logs(directory: Path, manifest: Manifest, number: int) -> list[Path]:
     """Return the logs of the SLURM tasks of a run, oldest first."""
     found: list[Path] = []
-    for job, task_id, members in _tasks(manifest):
-        if job and number in members:
-            found += sorted((directory / "slurm").glob(f"{task_id}_*_log.*"))
+    for submission in manifest.submissions:
+        for index, members in enumerate(submission.tasks):
+            if submission.job and number in members:
+                task = f"_{index}" if len(submission.tasks) > 1 else ""
+                found += sorted((directory / "slurm").glob(f"{submission.job}{task}_*_log.*"))
     return found
-
-
-def _tasks(manifest: Manifest) -> list[tuple[str | None, str, list[int]]]:
-    """Return (job, id, runs) of every task; the id of a task in an array is `JOB_INDEX`."""
-    return [
-        (entry.job, f"{entry.job}_{index}" if len(entry.tasks) > 1 else str(entry.job), members)
-        for entry in manifest.submissions
-        for index, members in enumerate(entry.tasks)
-    ]
