@@ -45,7 +45,7 @@ check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
 
 gpu: $(READY) ## on a GPU machine: whether torch sees the GPU, and the speed there, 8 minutes
 	$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else f"torch {torch.__version__} sees no GPU: make clean, then make setup TORCH=cu130 (or cu126 for an older driver)")'
-	benchmarks/gpu.sh
+	PYTHON=$(BIN)/python benchmarks/gpu.sh
 
 docs: $(READY) ## build site/docs/index.html; a broken link is an error
 	$(BIN)/sphinx-build -q -E -a -W --keep-going -c docs . site

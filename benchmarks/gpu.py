@@ -4,7 +4,7 @@
 
 Every run is a process of its own that trains on Breakout. Once all of a row's runs learn, they
 train side by side for the same seconds; the figure is the sum of their agent steps over that time.
-Then the first of them measures its pieces by itself. The rows are in order of value, the file is
+When the others have ended, the first of them measures its pieces. The rows are in order of value, the file is
 written after each, and nothing starts that would end after `BUDGET`. `--smoke` does the same on the
 CPU with two rows, shorter, so that it is tested where there is no GPU.
 """
@@ -12,6 +12,7 @@ CPU with two rows, shorter, so that it is tested where there is no GPU.
 import argparse
 import contextlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -31,6 +32,7 @@ sys.path.insert(0, str(HERE))
 
 SECONDS = 10.0
 ONE_ROW = 75.0  # seconds after which runs that hang are killed
+FIRST_ROW = 150.0  # of the first, which compiles the loss and loads the libraries from disk
 BUDGET = 480.0  # seconds for everything
 WARM_UP = 4000  # agent steps before the clock starts, of which the last quarter with updates
 CALLS = 50  # of each piece
@@ -92,18 +94,21 @@ def main() -> None:
     out = asked.out or HERE / "results" / ("smoke.json" if asked.smoke else "gpu.json")
     out.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"machine": described(device), "rows": []}
-    began = time.monotonic()
-    for row in SMOKE if asked.smoke else ROWS:
+    began, no_mps = time.monotonic(), False
+    for number, row in enumerate(SMOKE if asked.smoke else ROWS):
         if time.monotonic() - began > BUDGET - ONE_ROW:
             print(f"{name_of(row)}: left out, {BUDGET:.0f} s are all there is", flush=True)
             continue
+        if row.mps and no_mps:
+            print(f"{name_of(row)}: left out, MPS did not work before", flush=True)
+            continue
         try:
-            said = side_by_side(row, device, seconds)
-        except (RuntimeError, BrokenPipeError) as error:
+            rates, pieces = side_by_side(row, device, seconds, ONE_ROW if number else FIRST_ROW)
+        except (RuntimeError, OSError, ValueError) as error:
+            no_mps = no_mps or row.mps
             print(f"{name_of(row)}: {error}", flush=True)
             continue
-        measured = asdict(row) | said[0]
-        measured["steps_per_second"] = [one["steps_per_second"] for one in said]
+        measured = asdict(row) | pieces | {"steps_per_second": rates}
         found["rows"].append(measured)
         out.write_text(json.dumps(found, indent=1) + "\n")
         print(line(measured), flush=True)
@@ -122,16 +127,19 @@ def name_of(row: Row) -> str:
 
 def described(device: str) -> dict[str, Any]:
     """Return the machine with the card's name."""
-    import torch
     from timing import machine
 
-    card = torch.cuda.get_device_name() if device == "cuda" else "no GPU: a smoke test"
+    card = "no GPU: a smoke test"
+    if device == "cuda":  # asked of the driver: a context of this process would take memory
+        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        names = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        card = names.splitlines()[0]
     return machine() | {"card": card}
 
 
 HEADINGS = (
     "actions × horizons × quantiles | learner | precision | | emulator threads | runs at once "
-    "| agent steps/s, all | of each | update, ms | act, ms | emulator, steps/s | GPU memory, MB"
+    "| agent steps/s, all | of each | update, ms | act, ms | emulator, steps/s | torch's memory, MB"
 )
 
 
@@ -154,6 +162,7 @@ def line(row: dict[str, Any]) -> str:
     """Return one row of the table."""
     total, n = sum(row["steps_per_second"]), row["runs"]
     way = "recorded" if row["recorded"] else "eager" if not row["graph"] else "not recorded"
+    way += ", compiled loss" * row["compiled"]
     cells = [
         row["case"],
         row["learner"],
@@ -171,11 +180,17 @@ def line(row: dict[str, Any]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def side_by_side(row: Row, device: str, seconds: float) -> list[dict[str, Any]]:
-    """Return what each of the row's processes measured while they trained at the same time.
+def side_by_side(
+    row: Row, device: str, seconds: float, longest: float
+) -> tuple[list[float], dict[str, Any]]:
+    """Return agent steps/s of each of a row's processes, and the pieces of the first.
+
+    Args:
+      seconds: over which they train at the same time. longest: after which they are killed.
 
     Raises:
-      RuntimeError: one of them ended early or hung, or there is no MPS.
+      RuntimeError: one of them ended early or hung, or MPS does not work. OSError, ValueError: one
+        of them is gone, or has written something else.
     """
     from rigor import cores
     from rigor.errors import UserError
@@ -189,6 +204,7 @@ def side_by_side(row: Row, device: str, seconds: float) -> list[dict[str, Any]]:
         with processes_share_gpus(row.mps), contextlib.ExitStack() as after:
             environment = os.environ | cores.share(row.runs) | {RUNS_ON_GPU: str(row.runs)}
             environment |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
             children = [
                 subprocess.Popen(command, env=environment, **pipes) for _ in range(row.runs)
@@ -196,23 +212,40 @@ def side_by_side(row: Row, device: str, seconds: float) -> list[dict[str, Any]]:
             for child in children:
                 after.callback(child.wait)
                 after.callback(child.kill)  # after the last word of each, or an error
-            longest = ONE_ROW if device == "cuda" else 4 * ONE_ROW  # CPUs are shared
+            longest *= 1 if device == "cuda" else 4  # CPUs are shared
             watch = threading.Timer(longest, lambda: [child.kill() for child in children])
             after.callback(watch.cancel)
             watch.start()
             for child in children:  # each says that it learns
                 if not _line(child):
                     raise RuntimeError("a run ended before it learned")
+            if row.mps and not servers():
+                raise RuntimeError("MPS has started, and the runs do not use it")
             for child in children:
-                assert child.stdin is not None
-                child.stdin.write("go\n")
-                child.stdin.flush()
-            said = [_line(child) for child in children]
-            if not all(said):
+                _say(child, "go")
+            rates = [float(_line(child) or "nan") for child in children]
+            if any(map(math.isnan, rates)):
                 raise RuntimeError("a run ended before its time")
-            return [json.loads(one) for one in said]
+            for child in reversed(children):  # the first measures its pieces by itself
+                _say(child, "pieces" if child is children[0] else "end")
+                said = _line(child)
+                child.wait(longest)
+            return rates, json.loads(said)
     except UserError as error:
         raise RuntimeError(str(error)) from error
+
+
+def servers() -> list[str]:
+    """Return the process ids of the servers of MPS, which begin with their first client."""
+    command = ["nvidia-cuda-mps-control"]
+    asked = subprocess.run(command, input="get_server_list\n", capture_output=True, text=True)
+    return asked.stdout.split()
+
+
+def _say(child: subprocess.Popen[str], word: str) -> None:
+    assert child.stdin is not None
+    child.stdin.write(f"{word}\n")
+    child.stdin.flush()
 
 
 def _line(child: subprocess.Popen[str]) -> str:
@@ -253,10 +286,13 @@ def run(row: Row, device: str, seconds: float) -> None:
         given += [f"learner={row.learner}", f"train.precision={row.precision}"]
         given += [f"train.graph={row.graph}", f"env.threads={row.threads or 'null'}"]
         training, state = _trained(given, torch.device(device), stop)
+        print(clock["rate"], flush=True)
+        if sys.stdin.readline().strip() == "end":
+            return
         threads = row.threads or cores_of_run()
         measured = {
-            "steps_per_second": clock["rate"],
             "emulator_threads": min(threads, training.env.n_envs),
+            "compiled": getattr(training.agent.values, "_kernel", None) is not None,
             "memory_mb": torch.cuda.max_memory_reserved() / 1e6 if device == "cuda" else 0.0,
         } | _pieces(training, state, device)
         print(json.dumps(measured), flush=True)

@@ -51,7 +51,7 @@ def test_names_of_actions():
 @pytest.mark.parametrize("name", GAMES)
 def test_copies_are_the_emulator_of_the_package(name):
     """Each copy is the package's game with the same stream of random numbers."""
-    env = game(name).make(2, False)
+    env = game(name).make(2, True)
     peers = []
     for number in copy_seeds(SEED, 2).tolist():
         peer = Environment(name, sticky_action_prob=0.1)
@@ -106,6 +106,16 @@ def test_games_are_cut_at_the_limit():
     assert [step.episode_end.tolist() for step in steps] == [[k == 2] * 2 for k in range(5)]
     assert [step.dummy.tolist() for step in steps] == [[k == 3] * 2 for k in range(5)]
     assert not any(step.terminated.any() for step in steps)
+
+
+def test_copies_in_training_do_not_end_together():
+    """A game of freeway has 2,501 steps; copy i has played i * 2,500 / 5 of them."""
+    env = game("freeway").make(5, False)
+    env.reset(SEED)
+    ends = np.zeros(5, np.int64)
+    for k in range(1, 2502):
+        ends = np.where(env.step(np.zeros(5, np.int64)).episode_end & (ends == 0), k, ends)
+    assert ends.tolist() == [2501, 2001, 1501, 1001, 501]
 
 
 def test_the_end_of_a_game_at_its_limit_is_no_cut():

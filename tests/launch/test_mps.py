@@ -13,14 +13,15 @@ from rigor.runs.directory import RunDirectory
 def service(tmp_path, monkeypatch):
     """Put a fake control command of MPS onto the path; return a function that reads its calls."""
 
-    def install(code=0):
+    def install(code=0, quit_code=0):
         folder = tmp_path / "bin"
         folder.mkdir()
         command = folder / "nvidia-cuda-mps-control"
         command.write_text(
             "#!/bin/sh\n"
             f'echo "$* $(cat) $CUDA_MPS_PIPE_DIRECTORY" >> {tmp_path}/calls\n'
-            f"echo 'no such GPU' >&2\nexit {code}\n"
+            f'echo "$CUDA_VISIBLE_DEVICES" >> {tmp_path}/gpus\n'
+            f"echo 'no such GPU' >&2\n[ \"$*\" = -d ] && exit {code}\nexit {quit_code}\n"
         )
         command.chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -72,3 +73,23 @@ def test_a_task_whose_service_does_not_start_says_so_in_its_runs(service, tmp_pa
         task.run_task([str(run.path)], mps=True)
     assert run.state() == "failed"
     assert "hydra.launcher.mps=false works without it" in run.status()["error"]
+
+
+def test_the_service_sees_the_visible_gpus_and_its_clients_count_them_from_0(
+    service, monkeypatch, tmp_path
+):
+    service()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    with processes_share_gpus(True):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "2,5"
+    assert (tmp_path / "gpus").read_text().split() == ["2,5", "2,5"]  # at its start and its end
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1,MIG-2")
+    with pytest.raises(UserError, match="in parts"), processes_share_gpus(True):
+        pytest.fail("parts have no service")
+
+
+def test_a_service_that_has_ended_by_itself_is_no_failure(service):
+    service(quit_code=1)
+    with processes_share_gpus(True):
+        pass

@@ -214,7 +214,7 @@ class Train:
       checkpoint_every: agent steps between checkpoints, at most a tenth of the schedule.
       precision: of an update's network below its head: `fp32`, or `bf16`, which is faster and
         changes results, or `tf32`, by which a GPU multiplies with 10 bits of the fractions.
-      graph: whether a GPU records updates and replays them, which changes no number.
+      graph: whether a GPU records updates and replays them, equal up to rounding.
       fast: whether the fast implementations of head, loss and engine are used; the plain ones are
         equal up to rounding.
     """

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
 SIDE = 10  # cells of the screen
+SCATTER = 2500  # steps over which copies in training start; those of a game of freeway
 TIME_SCALE = 1000.0  # agent steps, as for Atari
 FRAMES_PER_SECOND = 20.0  # of a video; the package shows a frame for 50 ms
 _WORDS = {"n": "noop", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
@@ -64,16 +65,16 @@ class MinAtar:
         return None
 
     def make(self, n_envs: int, evaluation: bool) -> VectorEnv:
-        """Return n_envs copies, the same in training and evaluation.
+        """Return n_envs copies, which in training start from different moments of a game.
 
         Raises:
           UserError: the package `minatar` is not installed.
         """
-        return MinAtarGames(self, n_envs)
+        return MinAtarGames(self, n_envs, scattered=not evaluation)
 
     def video_env(self) -> VideoEnv:
         """Return one copy, which draws itself."""
-        return MinAtarGames(self, 1)
+        return MinAtarGames(self, 1, scattered=False)
 
     def new_game(self, generator: np.random.Generator) -> "Environment":
         """Return a game that takes all its randomness from a generator.
@@ -104,12 +105,14 @@ class MinAtarGames:
     Observation: a plane for each kind of object, true where there is one, bool [E, n, 10, 10];
       n = 4 (asterix, breakout), 7 (freeway), 10 (seaquest) or 6 (space_invaders).
     Reward: the emulator's, float64 [E]; not clipped.
-    Start: the game's own; t = 0 at the first observation returned.
+    Start: the game's own; t = 0 at the first observation returned. Scattered copies have then
+      played 0 to `SCATTER` random actions, evenly spaced: all games of freeway are equally long,
+      and copies in step would show a learner one moment of the game for thousands of updates.
     End: the game's own terminates, in freeway after 2,501 steps; `max_steps` truncates.
     """
 
-    def __init__(self, config: MinAtar, n_envs: int) -> None:
-        self.n_envs = n_envs
+    def __init__(self, config: MinAtar, n_envs: int, scattered: bool) -> None:
+        self.n_envs, self._scattered = n_envs, scattered
         self._generators = [np.random.default_rng(0) for _ in range(n_envs)]
         self._games = [config.new_game(generator) for generator in self._generators]
         self._actions = np.array(config.actions(self._games[0]))
@@ -133,6 +136,8 @@ class MinAtarGames:
             self._generators[i].bit_generator.state = np.random.PCG64(number).state
             self._games[i].last_action = 0
             self._games[i].reset()
+            if self._scattered:
+                self._play(i, i * SCATTER // self.n_envs)
         self._t = np.zeros(self.n_envs, dtype=np.int64)
         self._ended = np.zeros(self.n_envs, dtype=bool)
         return self._observation()
@@ -156,6 +161,12 @@ class MinAtarGames:
         self._t = np.where(dummy, 0, self._t + 1)
         self._ended = terminated | (self._t >= self.max_time)
         return Step(self._observation(), reward, terminated, self._ended.copy(), dummy)
+
+    def _play(self, i: int, steps: int) -> None:
+        """Play random actions in a game, and restart it where it ends."""
+        for action in self._actions[self._generators[i].integers(self.n_actions, size=steps)]:
+            if self._games[i].act(action)[1]:
+                self._games[i].reset()
 
     def _observation(self) -> np.ndarray:
         """Return the observations [E, n, 10, 10], which lie in memory with their planes last."""

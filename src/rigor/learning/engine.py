@@ -19,7 +19,7 @@ from rigor.config.schemas import Train, TrainParallel
 from rigor.learning.networks import QuantileNetwork
 
 WARM_UP = 3  # calls without recording: libraries choose their kernels, Adam allocates its moments
-LARGEST = 2048  # rows of a call that is recorded; a larger one keeps the GPU busy by itself
+LARGEST = 4096  # rows of a call that is recorded; its results keep their memory
 MOST = 16  # recordings of one function; each keeps its memory
 
 Call = Callable[[], Tensor]
@@ -70,6 +70,9 @@ class Engine:
         rate: float | Tensor = train.learning_rate
         if self._records:  # a CUDA graph reads the rate from memory of the device
             rate = torch.tensor(rate, device=self.device)
+            # the optimiser warns where it is capturable and not being captured: before a recording,
+            # and where a call is too large for one
+            warnings.filterwarnings("ignore", message=".*capturable=True.*")
         parameters = list(network.parameters())
         optimizer: torch.optim.Optimizer
         if isinstance(train, TrainParallel):
@@ -230,7 +233,11 @@ class Recorded:
         return rows <= LARGEST and len(self._recordings) < MOST
 
     def _without_recording(self, error: RuntimeError, found: _Recording) -> Tensor:
-        reason = str(error).partition("\n")[0]
+        # the end of a failed recording raises too, and hides the error that came before
+        cause = error.__context__ or error
+        if isinstance(cause, torch.OutOfMemoryError):
+            raise cause
+        reason = str(cause).partition("\n")[0]
         warnings.warn(
             f"the GPU cannot record this work and runs it kernel by kernel, some four times "
             f"slower: {reason}",
@@ -250,9 +257,7 @@ class CudaGraphs:
         """Do the work on a stream of its own, because autograd remembers its first stream."""
         usual, own = torch.cuda.current_stream(), self._stream
         own.wait_stream(usual)
-        with torch.cuda.stream(own), warnings.catch_warnings():
-            # Adam warns that it is capturable and is not being captured; it soon is.
-            warnings.filterwarnings("ignore", message=".*capturable=True.*")
+        with torch.cuda.stream(own):
             result = call()
         usual.wait_stream(own)
         result.record_stream(usual)

@@ -100,7 +100,7 @@ class Rollouts:
         rows.t[k], rows.stock[k] = t, stock
         seen = torch.from_numpy(observation)
         if k < len(self._observation):
-            self._observation[k].copy_(seen)
+            self._observation[k].copy_(self.agent.engine.upload(seen))
             seen = self._observation[k]
         found = self.greedy_on_device(seen, t, stock).cpu().numpy()  # [E, 1 + M]
         self._predicted[k].copy_(self._newest)
