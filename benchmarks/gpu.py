@@ -4,9 +4,9 @@
 
 Every run is a process of its own that trains on Breakout. Once all of a row's runs learn, they
 train side by side for the same seconds; the figure is the sum of their agent steps over that time.
-When the others have ended, the first of them measures its pieces. The rows are in order of value, the file is
-written after each, and nothing starts that would end after `BUDGET`. `--smoke` does the same on the
-CPU with two rows, shorter, so that it is tested where there is no GPU.
+When the others have ended, the first of them measures its pieces. The rows are in order of value,
+the file is written after each, and nothing starts that would end after `BUDGET`. `--smoke` does the
+same on the CPU with two rows, shorter, so that it is tested where there is no GPU.
 """
 
 import argparse
