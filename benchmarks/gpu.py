@@ -281,7 +281,7 @@ def run(row: Row, device: str, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         given = settings(row.case, folder, learning_starts=3 * warm_up // 4)
         if row.learner == "parallel":  # it has no warm-up, and its own number of copies
-            own = ("train.learning_", "env.num_envs")
+            own = ("train.learning_", *(["env.num_envs"] if device == "cuda" else []))
             given = [one for one in given if not one.startswith(own)]
         given += [f"learner={row.learner}", f"train.precision={row.precision}"]
         given += [f"train.graph={row.graph}", f"env.threads={row.threads or 'null'}"]

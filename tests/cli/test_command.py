@@ -11,6 +11,14 @@ from command_line import environment
 from rigor.cli import command
 from rigor.errors import RunFailed, Stopped, UserError
 from rigor.launch.sweep import SweepFailed
+from rigor.runs import disk
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """Take back what a command sets for its process."""
+    monkeypatch.setattr(disk, "way_out", disk.way_out)
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.mark.parametrize(

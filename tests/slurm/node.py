@@ -68,13 +68,20 @@ class Slurm:
         return dict(line.split() for line in lines)
 
     def ended(self, job: str) -> dict[str, str]:
-        """Return the last state of every task of a job, by its index (0 where it is no array)."""
+        """Return the last state of every task of a job, by its index (0 where it is no array).
+
+        A task runs for a moment after its runs are done.
+        """
+        return self.until(lambda: self._last_states(job))
+
+    def _last_states(self, job: str) -> dict[str, str] | None:
+        """Return the states of a job's tasks, None while one of them goes on."""
         shown = self.ask("scontrol", "show", "job", "--oneliner", job).splitlines()
         states = {}
         for line in shown:
             index = re.search(r"ArrayTaskId=(\d+)", line)
             states[index.group(1) if index else "0"] = re.search(r"JobState=(\S+)", line).group(1)
-        return states
+        return None if set(states.values()) & {"PENDING", "RUNNING", "COMPLETING"} else states
 
     def until(self, what: Callable, seconds: float = 240):
         """Poll `what()` until it is true, and return it."""
