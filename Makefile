@@ -6,8 +6,9 @@ TORCH ?= auto
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
-# Two processes take the test files in the order of tests/conftest.py, the longest first
-TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes take the test files in the order of tests/conftest.py, the longest first; on two
+# cores, since the tests of SLURM mostly wait for it
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 # One thread in each process: with more, two processes on two cores wait for each other.
 export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
@@ -35,13 +36,13 @@ train: $(READY) ## Breakout with three seeds on a small budget, about 5 minutes
 	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
 
 test: $(READY) ## every test, at most 15 minutes on two cores
-	$(BIN)/python -m pytest $(TWO) --durations 10
+	$(BIN)/python -m pytest $(WORKERS) --durations 10
 
 check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(TWO) -m 'not slow'
+	$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
 
 gpu: $(READY) ## on a GPU machine: whether torch sees the GPU, and the speed there, 8 minutes
 	$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else f"torch {torch.__version__} sees no GPU: make clean, then make setup TORCH=cu130 (or cu126 for an older driver)")'
