@@ -6,9 +6,9 @@ TORCH ?= auto
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
-# Three processes take the test files in the order of tests/conftest.py, the longest first; on two
-# cores, since the tests of SLURM mostly wait for it
-WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
+# Two processes take the test files in the order of tests/conftest.py, the longest first; three are no
+# faster on two cores
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 # One thread in each process: with more, two processes on two cores wait for each other.
 export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
@@ -35,7 +35,7 @@ train: $(READY) ## Breakout with three seeds on a small budget, about 5 minutes
 	  train.steps=2000 env.max_frames=4000 \
 	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
 
-test: $(READY) ## every test, at most 15 minutes on two cores
+test: $(READY) ## every test, 16 minutes on two cores
 	$(BIN)/python -m pytest $(WORKERS) --durations 10
 
 check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
