@@ -11,9 +11,10 @@ def cores() -> int:
 
     A cluster that does not bind its tasks to cores tells a task its number only.
     """
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    bound = hasattr(os, "sched_getaffinity")
+    there = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
     given = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return max(1, min(there or 1, int(given) if given.isdigit() else there or 1))
+    return max(1, min(there, int(given))) if given.isdigit() else there
 
 
 def share(n_runs: int) -> dict[str, str]:

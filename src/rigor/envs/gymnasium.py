@@ -261,12 +261,8 @@ class GymnasiumCopies:
         """
         try:
             encoded = self._encode_any(observation)
-        except (
-            IndexError,
-            TypeError,
-            ValueError,
-            RuntimeError,
-        ) as error:  # the last one from torch
+        # a RuntimeError is torch's
+        except (IndexError, TypeError, ValueError, RuntimeError) as error:
             shown = f"env.id={self._id}: the observation {observation!r}"
             raise UserError(f"{shown} is not in {self._copies[0].observation_space}") from error
         if encoded.shape != self.observation_shape:

@@ -112,7 +112,7 @@ class Tabular:
         if n_actions != (fixed := FIXED_ACTIONS[self.builtin]):
             raise ValueError(
                 f"env.actions={n_actions}: env.builtin={self.builtin} has exactly {fixed} actions; "
-                f"leave env.actions out, or use env.builtin=random"
+                "leave env.actions out, or use env.builtin=random"
             )
         make = {
             "chain": tabular_files.chain,

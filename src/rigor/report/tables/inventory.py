@@ -161,6 +161,7 @@ def run_sheet(agents: Sequence[AgentGroup]) -> Sheet:
         for run in group
     ]
     rows.sort(key=lambda row: (row["environment"], row["agent"], row["seed"] or 0))
+    has_exact = any(row["objective_exact"] is not None for row in rows)
     return Sheet(
         name="runs",
         title="All runs",
@@ -176,7 +177,7 @@ def run_sheet(agents: Sequence[AgentGroup]) -> Sheet:
             "state": "state",
             "score": "score",
             "objective": "objective",
-            **({"objective_exact": "exact"} if any(r["objective_exact"] for r in rows) else {}),
+            **({"objective_exact": "exact"} if has_exact else {}),
             "episodes_cut": "cut",
             "steps": "steps",
             "steps_per_second": "steps/s",
