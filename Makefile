@@ -6,9 +6,9 @@ TORCH ?= auto
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
-# Two processes take the test files in the order of tests/conftest.py, the longest first; three are no
-# faster on two cores
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes on two cores: one takes the tests that wait for SLURM, the others whole files, the
+# longest first (tests/conftest.py)
+WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder
 # One thread in each process: with more, two processes on two cores wait for each other.
 export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive

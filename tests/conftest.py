@@ -1,15 +1,19 @@
-"""What holds for all tests: the CPU, and the longest files first."""
+"""What holds for all tests: the CPU, who runs them, and the longest first."""
 
 import os
+from pathlib import Path
+
+import pytest
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the CPU gives the same numbers on every machine
 
+SLURM = Path(__file__).parent / "slurm"
 LONGEST = (
     "test_cluster.py",
-    "test_quality.py",
     "test_nodes.py",
-    "test_risk.py",
     "test_chaos.py",
+    "test_quality.py",
+    "test_risk.py",
     "test_train.py",
     "test_rigor_sweep.py",
     "test_wheel.py",
@@ -22,6 +26,12 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the longest files; `make test` asks xdist to keep this order."""
+    """Begin with the longest files; `make test` asks xdist to keep this order.
+
+    A worker takes a whole file, and one of them all that wait for SLURM, whose time others can use.
+    """
     order = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+    for item in items:
+        group = "slurm" if SLURM in item.path.parents else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))

@@ -16,6 +16,9 @@ HERE = Path(__file__).parent
 PATIENT = timedelta(seconds=5)  # a requeued task would wait two minutes
 
 
+TOLD = ("JobId", "JobState", "Reason", "Restarts", "ExitCode", "StartTime", "EndTime", "NodeList")
+
+
 @dataclass
 class Slurm:
     """The cluster, which SLURM's commands find by SLURM_CONF."""
@@ -52,6 +55,16 @@ class Slurm:
             with suppress(OSError):  # it may have ended
                 if os.readlink(process / "ns/uts") == namespace:
                     os.kill(int(process.name), signal.SIGKILL)
+
+    def launchers(self, node: str) -> list[int]:
+        """Return the process ids of every `srun` of a node's tasks."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it may have ended
+                mine = f"SLURMD_NODENAME={node}\0".encode() in (process / "environ").read_bytes()
+                if mine and (process / "comm").read_text().strip() == "srun":
+                    found.append(int(process.name))
+        return found
 
     def start_node(self, node: str) -> None:
         """Start a node's slurmd unless it runs, and let SLURM use the node again."""
@@ -90,7 +103,17 @@ class Slurm:
             if found := what():
                 return found
             time.sleep(0.1)
-        raise AssertionError(f"not within {seconds} s: {self.ask('scontrol', 'show', 'job')}")
+        raise AssertionError(f"not within {seconds} s\n{self._told()}")
+
+    def _told(self) -> str:
+        """Return what is known of every task, and the last lines of the logs of those not done."""
+        lines = []
+        for job in self.ask("scontrol", "show", "job", "--oneliner").splitlines():
+            of = dict(re.findall(r"(\S+?)=(\S*)", job))
+            lines.append(" ".join(f"{key}={of.get(key)}" for key in TOLD))
+            if of.get("JobState") != "COMPLETED":
+                lines += [last_lines(Path(of[key])) for key in ("StdOut", "StdErr") if key in of]
+        return "\n".join([*lines, *map(last_lines, self.directory.glob("slurm*.log"))])
 
     def settled(self, seconds: float = 180) -> None:
         """Wait until no task is left; requeued tasks start soon instead of after two minutes."""
@@ -121,6 +144,12 @@ class Slurm:
         return (
             subprocess.run(command, env=os.environ | self.env, capture_output=True).returncode == 0
         )
+
+
+def last_lines(log: Path, n: int = 20) -> str:
+    """Return a log's name and last lines."""
+    text = log.read_text() if log.is_file() else "(no file)"
+    return "\n".join([f"{log.name}:", *text.splitlines()[-n:]])
 
 
 def _free_port() -> int:

@@ -40,9 +40,14 @@ def host(run: Path) -> str:
 
 
 def down(nodes: ClusterSweep, node: str) -> None:
-    """Tell SLURM that a node is dead, and wait until it has taken the node's tasks back."""
+    """Tell SLURM that a node is dead, and wait until it has taken the node's tasks back.
+
+    An `srun` there asks SLURM to kill its step. Were the task at work elsewhere by then, as in
+    these tests it can be within two seconds, SLURM would kill that step, which has the same name.
+    """
     nodes.slurm.ask("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
     nodes.slurm.until(lambda: "PENDING" in nodes.slurm.jobs().values())
+    nodes.slurm.until(lambda: not nodes.slurm.launchers(node))
 
 
 def test_runs_spread_over_the_nodes_and_survive_a_dead_one(nodes, undisturbed):

@@ -105,8 +105,9 @@ class Config:
         return self.horizons.bundle(self.discount)
 
 
+@functools.cache
 def register() -> None:
-    """Register every schema as `<group>/<ClassName>` and the resolvers that `conf/` uses."""
+    """Register every schema as `<group>/<ClassName>` and the resolvers that `conf/` uses, once."""
     accept_scientific_notation()
     store = ConfigStore.instance()
     store.store(name="Config", node=Config)
