@@ -1,5 +1,8 @@
 import pytest
 from hydra import initialize_config_module
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_search_path_impl import SearchPathQuery
+from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
@@ -48,12 +51,23 @@ def by_hydra(composer, overrides):
     return job(composed, composed.hydra.runtime.choices)
 
 
-def test_jobs_are_what_hydra_composes(composer):
+@pytest.fixture
+def calls(composer, monkeypatch):
+    """Return what is composed by Hydra from now on."""
     calls = []
-    real = composer._by_hydra
-    composer._by_hydra = lambda overrides: calls.append(overrides) or real(overrides)
+    real = composer._loader.load_sweep_config
+
+    def noted(master, overrides):
+        calls.append(overrides)
+        return real(master, overrides)
+
+    monkeypatch.setattr(composer._loader, "load_sweep_config", noted)
+    return calls
+
+
+def test_jobs_are_what_hydra_composes(composer, calls):
     found = composer.jobs(SWEEP)
-    assert len(calls) < len(SWEEP) / 2
+    assert len(SWEEP) / 4 < len(calls) < len(SWEEP) / 2
     assert found == [by_hydra(composer, overrides) for overrides in SWEEP]
 
 
@@ -98,6 +112,56 @@ def test_the_last_of_several_values_for_a_key_counts(composer, overrides):
 def test_an_option_with_several_values_is_composed_once(composer):
     composer.jobs([["env=cartpole", "risk=cvar", f"risk.tau={tau}"] for tau in (0.1, 0.2, 0.3)])
     assert len(composer._composed) == 1
+
+
+GAMES = ("atari/pong", "atari/breakout", "atari/freeway", "atari/alien", "minatar/freeway")
+
+
+def test_games_are_composed_once(composer, calls):
+    sweep = [
+        [f"env={game}", f"learner={learner}", "train.steps=500"]
+        for learner in ("replay", "parallel")
+        for game in GAMES
+    ]
+    found = composer.jobs(sweep)
+    assert len(calls) == 6  # the first two of Atari and the only one of MinAtar, for each learner
+    assert found == [by_hydra(composer, overrides) for overrides in sweep]
+
+
+def composer_with(directory, files, *overrides):
+    """Return a composer that also finds some files of a user."""
+    for name, text in files.items():
+        file = directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    path = create_config_search_path("pkg://rigor.conf")
+    path.prepend("own", f"file://{directory}", SearchPathQuery(provider="schema"))
+    loader = ConfigLoaderImpl(path)
+    return Composer(loader, loader.load_configuration("train", [*overrides], RunMode.MULTIRUN))
+
+
+def test_games_whose_name_another_file_sets_are_not_alike(tmp_path):
+    fixed = "# @package _global_\ndefaults: [{override /env: atari/alien}]\nenv: {game: pong}\n"
+    composer = composer_with(tmp_path, {"experiment/fixed.yaml": fixed}, "experiment=fixed")
+    sweep = [["experiment=fixed", f"env={game}"] for game in GAMES[:4]]
+    found = composer.jobs(sweep)
+    assert found == [by_hydra(composer, overrides) for overrides in sweep]
+    assert {job.plain["env"]["game"] for job in found} == {"pong"}
+
+
+def test_options_whose_name_chooses_another_option_are_not_alike(tmp_path):
+    risks = ("mean", "cvar", "entropic")
+    files = {
+        f"tail/{risk}.yaml": f"# @package _global_\nseed: {i}\n" for i, risk in enumerate(risks)
+    }
+    files["experiment/tail.yaml"] = (
+        "# @package _global_\ndefaults: [/tail: mean, {override /risk: '${tail}'}]\n"
+    )
+    composer = composer_with(tmp_path, files, "experiment=tail")
+    sweep = [["experiment=tail", f"tail={risk}"] for risk in risks]
+    found = composer.jobs(sweep)
+    assert found == [by_hydra(composer, overrides) for overrides in sweep]
+    assert [job.names["risk"] for job in found] == [*risks]
 
 
 def test_jobs_composed_in_parallel_are_in_order(composer, monkeypatch):

@@ -148,6 +148,7 @@ def _env_values(option: str) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
+@functools.cache
 def _schema(group: str, option: str) -> type:
     """Return the schema of an option: the first entry of its `defaults`, or that entry's schema."""
     schemas = {schema.__name__: schema for schema in SCHEMAS.get(group, ())}

@@ -1,9 +1,10 @@
 """Fast composition of the jobs of a sweep.
 
-Hydra takes 0.1 s to compose a job, which is a minute for 450 jobs. Most jobs differ only in plain
+Hydra takes 0.2 s to compose a job, which is minutes for 450 jobs. Most jobs differ only in plain
 values, which do not change the composition. Hydra therefore composes once for each set of options,
-and plain values are set on copies. Jobs that differ only in the seed are checked once. Large sweeps
-are composed in several processes.
+and plain values are set on copies. So are those of options that differ in nothing else, such as the
+games of Atari. Jobs that differ only in the seed are checked once. Large sweeps are composed in
+several processes.
 """
 
 import copy
@@ -16,22 +17,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rigor.config import hints
 from rigor.cores import cores
 from rigor.errors import UserError
+from rigor.launch.compositions import CachedRepository, Compositions, without_hydra
 from rigor.runs.job import Job, job, with_seed
 
-_PARALLEL_ABOVE = 20  # sets of options; below it, starting processes takes longer
+_PARALLEL_ABOVE = 200  # jobs but for seeds; below it, processes that share nothing take longer
 _MOST_PROCESSES = 8  # login nodes are shared
 
 
@@ -41,12 +40,13 @@ class Composer:
     def __init__(self, loader: ConfigLoader, master: DictConfig) -> None:
         """Take Hydra's loader and the config of the sweep itself."""
         self._loader = ConfigLoaderImpl(loader.get_search_path())
-        self._loader.repository = _CachedRepository(loader.get_search_path())
+        repository = CachedRepository(loader.get_search_path())
+        self._loader.repository = repository
         self._master = master
         self._parser = OverridesParser.create()
         self._parsed: dict[str, Override] = {}
         self._groups: dict[str, bool] = {}
-        self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._composed = Compositions(repository, self._parse, self._is_group, self._by_hydra)
         self._working: dict[str, Any] = {}
         self._checked = set[str]()  # overrides without a mistake
         self._seedless: dict[tuple[str, ...], Job | None] = {}  # one job of those with other seeds
@@ -123,9 +123,7 @@ class Composer:
             return self._by_hydra(overrides)
         choices = self._choices(overrides)
         try:
-            if choices not in self._composed:
-                self._composed[choices] = self._by_hydra(choices)
-            composed = copy.deepcopy(self._composed[choices])
+            composed = copy.deepcopy(self._composed.of(choices))
             for override in map(self._parse, overrides):
                 if self._is_value(override):
                     if not _is_leaf(composed, override.key_or_group):
@@ -175,30 +173,6 @@ class Composer:
         return plain and not self._is_group(override.key_or_group) and "${" not in str(value)
 
 
-class _CachedRepository(ConfigRepository):
-    """Reads each config file once; Hydra reads all of them for each job, a third of its time."""
-
-    def __init__(self, path: ConfigSearchPath) -> None:
-        self._read: dict[str, ConfigResult | None] = {}
-        self._places: list[str] = []
-        super().__init__(path)
-
-    def __deepcopy__(self, memo: Any) -> "_CachedRepository":
-        # Hydra copies it for each job because jobs may change the search path; see below
-        return self
-
-    def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
-        places = [str(place) for place in config_search_path.get_path()]
-        if places != self._places:
-            self._places, self._read = places, {}
-            super().initialize_sources(config_search_path)
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        if config_path not in self._read:
-            self._read[config_path] = super().load_config(config_path)
-        return copy.deepcopy(self._read[config_path])
-
-
 _forked: tuple[Composer, list[list[str]]]
 """The input of the forked processes of `Composer._in_parallel`, inherited without pickling."""
 
@@ -228,8 +202,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def _mentions_seed(composed: DictConfig) -> bool:
     """Return whether a value of a config may depend on the seed."""
-    keys = [str(key) for key in composed if key != "hydra"]
-    text = str(OmegaConf.to_container(OmegaConf.masked_copy(composed, keys), resolve=False))
+    text = str(without_hydra(composed)[0])
     return any("seed" in part.partition("}")[0] for part in text.split("${")[1:])
 
 
