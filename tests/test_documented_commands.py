@@ -24,6 +24,7 @@ from hydra_plugins.rigor.sweeper import RigorSweeper
 from rigor.cli import dashboard, figure, report, sweep, sync, train
 from rigor.cli import eval as rigor_eval
 from rigor.config import config, hints
+from rigor.config.help import help_text
 from rigor.errors import UserError
 from rigor.launch.compose import Composer
 from rigor.launch.sweep import refuse_duplicates
@@ -112,7 +113,7 @@ def jobs_of(arguments: list[str]) -> list[Job]:
     if any(override.startswith("hydra/sweeper=") for override in overrides):
         overrides, parsed = one_trial(overrides), hints.flags([])
     if parsed.help:
-        assert hints.help_text(overrides, parsed.config_dir)
+        assert help_text(overrides, parsed.config_dir)
     path = create_config_search_path("pkg://rigor.conf")
     if parsed.config_dir:
         own = f"file://{Path(parsed.config_dir).absolute()}"

@@ -5,6 +5,7 @@ from hydra.errors import HydraException, OverrideParseException
 import hydra_plugins.rigor.launchers
 import hydra_plugins.rigor.sweeper  # noqa: F401  registers the sweeper that conf/train.yaml names
 from rigor.config import config, hints
+from rigor.config.help import help_text
 from rigor.envs.atari import GAMES
 from rigor.errors import UserError
 
@@ -169,25 +170,42 @@ def test_a_wrong_flag_gives_one_line_without_usage(given, part, capsys):
 
 
 def test_the_help_lists_every_group_and_shows_the_values_of_a_choice():
-    text = hints.help_text(["env=atari/pong", "seed=0,1,2"])
+    text = help_text(["env=atari/pong", "seed=0,1,2"])
     for group in ("env", "discount", "horizons", "risk", "variant", "agent", "network", "tracker"):
         assert f"\n  {group}: " in text
     assert "cartpole, gbwm, gymnasium, tabular" in text
     assert f"atari/<game> ({len(GAMES)} games)" in text
-    assert "\n    game: pong\n" in text
+    assert "\n    game: pong                      # name of the ROM" in text
     assert "rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2" in text
     assert "_target_" not in text
+
+
+def test_the_help_says_what_each_key_means(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_text(["risk=cvar", "learner=parallel", "env=gymnasium"])
+    values = text[text.index("Values (") : text.index("\nExamples")]
+    assert max(map(len, values.splitlines())) <= 80
+    for line in (
+        "  risk:                             # The mean of the worst fraction `tau`, in",
+        "    bootstrap: shared               # `shared` bootstraps every horizon from the",
+        "                                    # from its own greedy action (Fedus et al.",
+        "    batch_size: 128                 # transitions of an update",
+        "  seed: 0                           # of all randomness in the run",
+    ):
+        assert f"\n{line}" in values, line
+    assert "    num_envs: 32                    # copies stepped together" in values
+    assert "    steps: ${nowhere}" in help_text(["train.steps=${nowhere}"])
 
 
 def test_the_help_knows_the_users_own_configs(tmp_path):
     (tmp_path / "discount").mkdir()
     (tmp_path / "discount" / "mine.yaml").write_text("half_life: 7\n")
-    text = hints.help_text(["discount=mine"], str(tmp_path))
+    text = help_text(["discount=mine"], str(tmp_path))
     assert "\n    half_life: 7\n" in text
-    (discounts,) = [line for line in text.splitlines() if line.startswith("  discount: ")]
+    discounts, _ = [line for line in text.splitlines() if line.startswith("  discount:")]
     assert discounts.endswith(", tail_integral, mine")
     with pytest.raises(UserError, match="--config-dir=nowhere: no such directory"):
-        hints.help_text([], "nowhere")
+        help_text([], "nowhere")
 
 
 @pytest.mark.parametrize(

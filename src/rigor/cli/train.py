@@ -21,6 +21,7 @@ from hydra_plugins.rigor.launchers import LocalLauncher, SlurmLauncher
 from hydra_plugins.rigor.sweeper import RigorSweeper
 from rigor.cli import command
 from rigor.config import config, hints
+from rigor.config.help import help_text
 from rigor.errors import RunFailed, UserError
 from rigor.launch import execute, sweep
 from rigor.launch.manifest import new_manifest
@@ -66,7 +67,7 @@ def run(arguments: Sequence[str]) -> None:
     try:
         parsed = hints.flags(flags)
         if parsed.help:
-            print(hints.help_text(overrides, parsed.config_dir))
+            print(help_text(overrides, parsed.config_dir))
         else:
             hints.refuse_values_of_groups(overrides)
             with _finished_by_us():

@@ -1,4 +1,4 @@
-"""Texts of the command line: the help, and one line for each error, with the nearest names."""
+"""One line for each error of the command line, with the nearest names."""
 
 import contextlib
 import dataclasses
@@ -11,40 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from rigor.config import config, groups
 from rigor.errors import UserError
-
-HELP = """\
-rigor-train: train a reinforcement-learning agent whose discount and risk measure are two
-independent choices.
-
-Choices (group=option)
-{choices}
-
-Values (key=value)
-{values}
-Examples
-  rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2
-  rigor-train env=cartpole agent=multihorizon discount=hyperbolic
-  rigor-train env=atari/pong agent=multihorizon risk=cvar risk.tau=0.25
-  rigor-train env=atari/pong --help          its values
-
-Several runs at once (with -m)
-  hydra/launcher=local       processes on this machine, hydra.launcher.n_jobs=N of them at a time
-                             (default: its cores); without it they run one after the other
-  hydra/launcher=slurm       submitted to a cluster; hydra.launcher.dry_run=true shows it first
-  rigor-sweep status DIR     progress of a sweep; rigor-sweep retry DIR repeats unfinished runs
-
-The same command resumes a stopped run and skips finished ones. -m sweeps over values.
-Hydra's own flags: rigor-train --hydra-help
-"""
 
 _AROUND_A_LIST = "[]'\""
 
@@ -143,48 +117,6 @@ def _respelled(group: str, option: str) -> str:
     listed = posixpath.normpath(option).removeprefix("/").removesuffix(".yaml") if option else ""
     schemas = {cls.__name__: name for name, cls in groups.options_of(group).items()}
     return schemas.get(listed, listed)
-
-
-def help_text(overrides: list[str], config_dir: str | None = None) -> str:
-    """Return the help, with the values that some overrides give.
-
-    Hydra's own help walks every group three times, which takes seconds with 57 Atari games.
-
-    Args:
-      overrides: of the command line; those that sweep are ignored.
-      config_dir: directory with options of the user.
-
-    Raises:
-      UserError: there is no such directory.
-    """
-    if config_dir is not None and not Path(config_dir).is_dir():
-        raise UserError(f"--config-dir={config_dir}: no such directory")
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    single = [part.input_line for part in parsed if not part.is_sweep_override()]
-    given = [line for line in single if line]
-    if config_dir is not None:
-        given.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
-    with initialize_config_module("rigor.conf", version_base="1.3"):
-        values = OmegaConf.to_yaml(compose("train", given))
-    shown = [f"  {line}" for line in values.splitlines() if "_target_" not in line]
-    choices = _choices(Path(config_dir) if config_dir else None)
-    return HELP.format(choices=choices, values="\n".join(shown) + "\n")
-
-
-def _choices(config_dir: Path | None) -> str:
-    """Return the options of every group, a line each, with those in the user's directory."""
-    named = groups.options()
-    for folder in sorted(config_dir.iterdir()) if config_dir else ():
-        if folder.is_dir():
-            own = named.setdefault(folder.name, [])
-            own += [name for name in groups.names_in(folder) if name not in own]
-    whole = named["env"]
-    named["env"] = groups.without_games(whole)
-    text = "\n".join(f"  {group}: {', '.join(names)}" for group, names in named.items() if names)
-    for family in groups.FAMILIES:
-        n = len(groups.games_of(family, whole))
-        text = text.replace(f" {family}<game>", f" {family}<game> ({n} games)")
-    return text
 
 
 def _choose(names: Sequence[str]) -> str:
