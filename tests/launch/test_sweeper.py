@@ -172,3 +172,14 @@ def test_an_experiment_that_needs_another_launcher_is_refused(loader):
     typed = ["experiment=breakout_variants,gbwm_cvar"]
     with pytest.raises(UserError, match=r"^experiment=gbwm_cvar: it runs with .*launcher=local"):
         sweep_of(loader, *typed)._expand(typed)
+
+
+def test_the_first_seed_of_everything_comes_first(loader, monkeypatch):
+    typed = ["experiment=minatar_variants", "env=minatar/asterix,minatar/freeway", "seed=3,1"]
+    sweeper, started = sweep_of(loader, *typed), []
+    sweeper.launcher, sweeper.report = None, False
+    monkeypatch.setattr(sweeper, "_launch", lambda jobs, overrides: started.extend(jobs))
+    sweeper.sweep(typed)
+    assert len(started) == 2 * 2 * 7
+    assert [job.plain["seed"] for job in started] == [3] * 14 + [1] * 14
+    assert [job.names["env"] for job in started[:14]] == [job.names["env"] for job in started[14:]]

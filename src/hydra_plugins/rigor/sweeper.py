@@ -6,7 +6,7 @@ with a table and a figure.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -85,6 +85,8 @@ class RigorSweeper(Sweeper):
             kept = sorted(first.values())
             jobs, overrides = [jobs[i] for i in kept], [overrides[i] for i in kept]
         sweep.refuse_duplicates(jobs, overrides)
+        order = _first_seeds_first(jobs)
+        jobs, overrides = [jobs[i] for i in order], [overrides[i] for i in order]
         if line := relatives.hint(jobs):
             print(line, flush=True)
         try:
@@ -191,6 +193,16 @@ class RigorSweeper(Sweeper):
         if not overrides:
             raise UserError("the sweep expands to no job")
         return overrides
+
+
+def _first_seeds_first(jobs: Sequence[Job]) -> list[int]:
+    """Return the numbers of jobs in the order of their seeds, otherwise as they are.
+
+    A sweep that stops early has then compared everything on its first seeds.
+    """
+    seeds = [job.plain["seed"] for job in jobs]
+    rank = {seed: i for i, seed in enumerate(dict.fromkeys(seeds))}
+    return sorted(range(len(jobs)), key=lambda i: rank[seeds[i]])
 
 
 class _Options:
