@@ -86,6 +86,7 @@ def test_parallel_runs_equal_serial_runs_bit_for_bit(tmp_path):
     shown = rigor_sweep("status", left, cwd=tmp_path)
     assert (shown.code, shown.err) == (0, "")
     assert "3 done of 3  1.2k/1.2k steps" in shown.out
+    assert shown.out.endswith(f"the results: rigor-report {left}\n")
     nothing = rigor_sweep("retry", left, cwd=tmp_path)
     assert (nothing.code, nothing.out) == (0, f"nothing to retry: {shown.out.splitlines()[1]}\n")
 

@@ -688,3 +688,12 @@ def test_a_real_game_with_the_default_tracker(tmp_path):
 def test_the_interpreter_of_the_tests_is_the_one_with_the_command():
     assert Path(COMMAND).exists()
     assert Path(COMMAND).parent == Path(sys.executable).parent
+
+
+def test_a_command_without_a_choice_says_what_it_trains(tmp_path):
+    process = start(cwd=tmp_path, env=environment(WANDB_MODE="disabled"))
+    wait_for(lambda: list(tmp_path.glob("runs/cartpole-*/metrics.csv")), process)
+    process.send_signal(signal.SIGTERM)
+    done = finish(process)
+    assert done.code == 143, done
+    assert done.out.startswith("no choice is named, so this trains the defaults, CartPole ")

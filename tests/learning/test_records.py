@@ -199,6 +199,9 @@ def test_rigor_eval_repeats_the_final_evaluation_of_a_trained_run(compose, capsy
     rigor_eval.run([str(moved), "--final"])
     assert capsys.readouterr().out.endswith(f"{moved / 'result.json'}\n")
     assert RunDirectory(moved).result() == before
+    log = (moved / "train.log").read_text()
+    assert "all 80 steps are trained; only the final evaluation follows" in log
+    assert log.count("resumed at step") == 1
     assert curve_labels([moved])[0] == job.path.name.rpartition("-")[0].replace("-s0", " s0")
 
 

@@ -86,6 +86,8 @@ def status(directory: Path, manifest: Manifest, numbers: list[int]) -> None:
     if left:
         command = f"rigor-sweep retry {directory}"
         print(f"{len(left)} unfinished without a process; to run again: {command}")
+    if all(status.state == "done" for status in statuses):
+        print(f"the results: rigor-report {directory}")
     _print_occupied(statuses, reader.tasks or {})
 
 

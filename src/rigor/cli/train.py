@@ -43,6 +43,10 @@ FLAGS_WITH_VALUE = (  # of Hydra; the value of --info is optional
     "--experimental-rerun",
 )
 
+NOTHING_NAMED = """\
+no choice is named, so this trains the defaults, CartPole for a minute or two; rigor-train --help
+shows the choices, and the main job is: rigor-train env=atari/breakout agent=multihorizon"""
+
 
 def main() -> None:
     """Run the command line and exit with its code."""
@@ -70,6 +74,8 @@ def run(arguments: Sequence[str]) -> None:
             print(help_text(overrides, parsed.config_dir))
         else:
             hints.refuse_values_of_groups(overrides)
+            if not arguments:
+                print(NOTHING_NAMED, flush=True)
             with _finished_by_us():
                 _start(overrides, flags, parsed.multirun)
     except OmegaConfBaseException as error:

@@ -256,7 +256,11 @@ class Training:
         elif before:
             self.sources = before
         copied = saved["environment"]
-        if copied is not None and self.env.restore(copied) is not None:
+        restored = copied is not None and self.env.restore(copied) is not None
+        if state.steps >= self.config.train.steps:
+            note(f"all {state.steps:,} steps are trained; only the final evaluation follows")
+            return state
+        if restored:
             note(f"resumed at step {state.steps} in the middle of its episodes")
             return state
         # The environment cannot be copied. The running episodes end here, fresh ones follow.
