@@ -74,6 +74,33 @@ def test_what_cannot_be_recorded_is_called_with_one_warning():
         assert function(np.ones(shape), np.ones(shape)).item() == shape
 
 
+class Spoilt(CallRecorder):
+    """A recording whose end raises too, as `torch.cuda.graph` does, and hides what came before."""
+
+    def __init__(self, cause):
+        super().__init__()
+        self.cause = cause
+
+    def record(self, call):
+        try:
+            raise self.cause
+        finally:
+            raise RuntimeError("capture was invalidated")
+
+
+def test_a_failed_recording_names_its_cause_and_not_its_end():
+    function = Recorded(weighted, CPU, Spoilt(RuntimeError("a synchronous copy\nat 0x0")))
+    for _ in range(WARM_UP):
+        function(np.ones(2), np.ones(2))
+    with pytest.warns(UserWarning, match="kernel by kernel.*slower: a synchronous copy$"):
+        assert function(np.ones(2), np.ones(2)).item() == 2
+    function = Recorded(weighted, CPU, Spoilt(torch.OutOfMemoryError("20 MiB")))
+    for _ in range(WARM_UP):
+        function(np.ones(2), np.ones(2))
+    with pytest.raises(torch.OutOfMemoryError, match="20 MiB"):
+        function(np.ones(2), np.ones(2))
+
+
 def test_large_calls_and_shapes_beyond_the_first_are_not_recorded():
     recorder = CallRecorder()
     function = Recorded(weighted, CPU, recorder)
