@@ -61,7 +61,8 @@ bench: $(READY) $(PEERS) ## speed against peers, 10 minutes; QUICK=1 for a short
 	$(BIN)/python benchmarks/grid.py $(if $(OUT),--bench $(OUT))
 
 bench-learners: $(READY) ## agent steps per second of both learners on Breakout, 10 minutes
-	$(BIN)/python benchmarks/learners.py
+	$(BIN)/python benchmarks/learners.py $(if $(OUT),--out $(OUT))
+	$(BIN)/python benchmarks/grid.py $(if $(OUT),--learners $(OUT))
 
 bench-compare: $(READY) ## differences between two benchmarks: OLD=a.json NEW=b.json
 	$(BIN)/python benchmarks/compare.py $(OLD) $(NEW)

@@ -1,9 +1,10 @@
 """What the paper's whole Atari grid costs, computed from measured numbers.
 
-    python benchmarks/grid.py [--measure] [--bench FILE] [--gpu FILE]
+    python benchmarks/grid.py [--measure] [--bench FILE] [--gpu FILE] [--learners FILE]
 
 50 games × 3 agents × 3 seeds × 10 million agent steps, one update for every four, 4 × 10 × 50
-outputs. `--measure` plays every game again and rewrites emulator.csv (five minutes).
+outputs. `--measure` plays every game again and rewrites emulator.csv (five minutes). The files are
+those that bench.py, gpu.sh and learners.py write; docs/results has the ones of its pages.
 """
 
 import argparse
@@ -121,17 +122,40 @@ def estimate(bench: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
     ]
 
 
+def by_learner(learners: dict[str, Any]) -> list[str]:
+    """Return what the grid costs at the speed of each learner on Breakout, a line each."""
+    from timing import median
+
+    with open(EMULATOR, newline="") as file:
+        rows = csv.DictReader(file)
+        emulator = {row["game"]: float(row["agent_steps_per_cpu_second"]) for row in rows}
+    lines = [f"by learner, on {learners['machine']['cpu']}:"]
+    for name, samples in learners["cpu_ms"][f"learners {CASE}"].items():
+        if "single file" not in name:  # which saves and evaluates nothing
+            rest = median(samples) - 1e3 / emulator["breakout"]
+            hours = sum(one["core_hours"] for one in cost(emulator, rest).values())
+            speed = 1e3 / median(samples)
+            lines.append(f"  {name:14} {speed:4.0f} agent steps/s  {hours:7,.0f} core-hours")
+    return lines
+
+
 def main() -> None:
     """Measure if asked, and print the estimate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measure", action="store_true", help="play every game again")
     parser.add_argument("--bench", type=Path, default=HERE / "results" / "latest.json")
     parser.add_argument("--gpu", type=Path, default=HERE / "results" / "gpu.json")
+    parser.add_argument("--learners", type=Path, default=HERE / "results" / "learners.json")
     asked = parser.parse_args()
     if asked.measure:
         measure()
     gpu = json.loads(asked.gpu.read_text()) if asked.gpu.exists() else None
-    print("\n".join(estimate(json.loads(asked.bench.read_text()), gpu)))
+    if asked.bench.exists():
+        print("\n".join(estimate(json.loads(asked.bench.read_text()), gpu)))
+    if asked.learners.exists():
+        print("\n".join(by_learner(json.loads(asked.learners.read_text()))))
+    if not (asked.bench.exists() or asked.learners.exists()):
+        parser.error("nothing is measured yet: make bench, or make bench-learners")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,17 @@
 """Both learners end to end beside the parallel one's peer: `make bench-learners`, ten minutes.
 
+    python benchmarks/learners.py [--out FILE]
+
 Agent steps per CPU second of one thread on Breakout, once learning has begun, each arm in turn.
+`grid.py` computes from FILE what the paper's grid costs by each learner.
 """
 
+import argparse
 import contextlib
+import json
 import tempfile
 import time
+from pathlib import Path
 
 import torch
 from pieces import CPU, make_parallel, parallel_differences
@@ -14,6 +20,7 @@ from training import rigor_run
 
 from rigor.learning.engine import lacks_bf16
 
+HERE = Path(__file__).parent
 CASES = ("4x10x1", "4x10x50")
 REPEATS = 2
 
@@ -51,15 +58,22 @@ def learners(case: str, rollouts: int, repeats: int) -> dict[str, Samples]:
 
 def main() -> None:
     """Print agent steps per CPU second, and the ratio to the replay learner's in fp32."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "learners.json")
+    out = parser.parse_args().out
     torch.set_num_threads(1)
     here = machine()
+    found: dict[str, Samples] = {}
     print(f"{here['cpu']}, torch {here['torch']}, commit {here['commit']}, {here['date']}")
     for case in CASES:
-        arms = learners(case, 1, REPEATS)[f"learners {case}"]
+        found |= learners(case, 1, REPEATS)
+        arms = found[f"learners {case}"]
         first = median(arms["replay fp32"])
         for name, samples in arms.items():
             rates = ", ".join(f"{1e3 / one:.0f}" for one in samples)
             print(f"{case}  {name:22}{rates:>12} steps/s  x {first / median(samples):.2f}")
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps({"machine": here, "cpu_ms": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What could rot in `benchmarks/`: the peer's loss, the verdicts and the arithmetic."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,23 @@ def test_the_grid_adds_up_by_hand():
     # 2 cores give 200 steps/s where the GPU would take 500
     assert cost({"pong": 100.0}, 10.0, 500.0, cores=2)["pong"]["gpu_hours"] == pytest.approx(125.0)
     assert cost({"pong": 1e6}, 10.0, 500.0, cores=2)["pong"]["gpu_hours"] == pytest.approx(50.0)
+
+
+def test_the_grid_is_told_by_learner(capsys, monkeypatch):
+    import grid
+
+    docs = HERE.parent / "docs" / "results"
+    files = ["--bench", str(docs / "speed.json"), "--learners", str(docs / "learners.json")]
+    monkeypatch.setattr(sys, "argv", ["grid.py", *files])
+    grid.main()
+    shown = capsys.readouterr().out
+    # 4.5e9 steps at 60 steps/s are 20,833 hours; other emulators are slower or faster
+    assert re.search(r"replay fp32 +60 agent steps/s +20,\d{3} core-hours", shown)
+    assert re.search(r"parallel bf16 +379 agent steps/s +3,\d{3} core-hours", shown)
+    monkeypatch.setattr(sys, "argv", ["grid.py", "--bench", "no.json", "--learners", "no.json"])
+    with pytest.raises(SystemExit):
+        grid.main()
+    assert "make bench-learners" in capsys.readouterr().err
 
 
 def test_fifty_games_of_the_emulator_table_are_in_the_grid():
