@@ -1,6 +1,6 @@
 """Disturb the runs of a sweep at random, and check that no step is lost or counted twice.
 
-    python tests/slurm/chaos.py [RUNS [STRIKES [SEED]]]     (60 runs, 100 strikes, seed 0)
+    python tests/slurm/chaos.py [RUNS [STRIKES [SEED [NODES]]]]     (60, 100, seed 0, one node)
 
 Needs root and SLURM. The results are in docs/results/cluster.md.
 """
@@ -14,11 +14,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `command_line` in a script
 
-from command_line import TINY, environment, rigor_train
+from command_line import TINY, environment, finish, rigor_train, start
 from node import Slurm, begin, end
 
 from rigor.launch.manifest import read_manifest
@@ -26,48 +28,180 @@ from rigor.runs.directory import RunDirectory
 
 WALL_CLOCK = {"seconds", "steps_per_second"}
 RUN = (*TINY, "train.steps=300", "train.checkpoint_every=30", "train.log_every=0.02")
-PATIENCE = 1800.0  # seconds
+OFTEN = 15.0  # seconds between two looks for runs that have no task any more
+SOON = 4.0  # seconds after which a full disk is emptied and a lost node comes back
 
 
-def chaos(slurm: Slurm, place: Path, n_runs: int, n_strikes: int, seed: int) -> Counter[str]:
+class Chaos:
+    """A sweep on a cluster, and all that can befall it.
+
+    Args:
+      disk: a file system of its own, which can be filled; None: no disk is filled.
+    """
+
+    def __init__(self, slurm: Slurm, place: Path, disk: Path | None, seed: int) -> None:
+        self.slurm, self.place, self.disk = slurm, place, disk
+        self.out = (disk or place) / "struck"
+        self.choose = random.Random(seed)
+        self.counts = Counter[str]()
+        self._later: list[tuple[float, Callable[[], object]]] = []
+        self.last_retry = time.monotonic()
+        self.strikes: dict[str, Callable[[Path], bool]] = {
+            "kill -9 of a run": self.kill_run,
+            "kill -9 of a task": self.kill_task,
+            "SIGINT": self.by_slurm("scancel", "--signal=INT"),
+            "SIGUSR2": self.by_slurm("scancel", "--signal=USR2"),
+            "SIGTERM": self.by_slurm("scancel", "--signal=TERM"),
+            "requeue": self.by_slurm("scontrol", "requeue"),
+            "scancel": self.by_slurm("scancel"),
+            "a node that is drained": self.drain,
+            "a new slurmctld": self.restart_controller,
+            "a status cut in half": self.cut_status,
+        }
+        if disk is not None:
+            self.strikes["a full disk"] = self.fill_disk
+        if len(slurm.nodes()) > 1:
+            self.strikes["a lost node"] = self.lose_node
+
+    @property
+    def sweep(self) -> Path:
+        """The directory of the sweep."""
+        (found,) = (self.out / "sweeps").iterdir()
+        return found
+
+    def strike(self) -> bool:
+        """Strike one of the runs that can resume, if there is one; return whether it was struck."""
+        struck = [run for run in runs(self.out) if saved(run)]
+        if not struck:
+            return False
+        kind = self.choose.choice(list(self.strikes))
+        with suppress(OSError, TypeError, KeyError):  # the run or its status is just gone
+            if self.strikes[kind](self.choose.choice(struck)):
+                self.counts[kind] += 1
+                return True
+        return False
+
+    def mend(self, now: float) -> None:
+        """Undo what was to last until now, and what SLURM did to nodes and tasks because of it."""
+        due = [undo for until, undo in self._later if until <= now]
+        self._later = [(until, undo) for until, undo in self._later if until > now]
+        for undo in due:
+            undo()
+        self.counts["tasks that SLURM held"] += self.slurm.release_held()
+        drained = [node for node, state in self.slurm.nodes().items() if state.startswith("drain")]
+        for node in drained if not self._later else ():
+            self.counts["nodes that SLURM drained"] += 1
+            self._update(node, "State=RESUME")
+
+    def retry(self) -> None:
+        """Run again what has ended."""
+        self.last_retry = time.monotonic()
+        command = [sys.executable, "-m", "rigor.cli.sweep", "retry", str(self.sweep)]
+        env = environment(**self.slurm.env)
+        done = subprocess.run(command, env=env, cwd=self.place, capture_output=True, text=True)
+        # on a full disk nothing can be queued
+        if done.returncode or "nothing to retry" not in done.stdout:
+            self.counts["retries" if done.returncode == 0 else "retries that were refused"] += 1
+
+    # --- what can befall a run
+
+    def kill_run(self, run: Path) -> bool:
+        return _kill(RunDirectory(run).status()["pid"])
+
+    def kill_task(self, run: Path) -> bool:
+        pid = RunDirectory(run).status()["pid"]
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return parent > 1 and _kill(parent)
+
+    def by_slurm(self, *command: str) -> Callable[[Path], bool]:
+        """Return a strike by a command of SLURM; its exit code says whether it was in time."""
+
+        def strike(run: Path) -> bool:
+            asked = [*command, task_of(self.sweep, run)]
+            env = os.environ | self.slurm.env
+            try:
+                return (
+                    subprocess.run(asked, env=env, capture_output=True, timeout=4).returncode == 0
+                )
+            except subprocess.TimeoutExpired:
+                return False  # scancel repeats a late signal ten times, in 95 seconds
+
+        return strike
+
+    def cut_status(self, run: Path) -> bool:
+        path = run / "status.json"
+        os.truncate(path, path.stat().st_size // 2)
+        return True
+
+    def drain(self, run: Path) -> bool:
+        node = RunDirectory(run).status()["host"]
+        self._update(node, "State=DRAIN", "Reason=chaos")
+        self._then(lambda: self._update(node, "State=RESUME"))
+        return True
+
+    def lose_node(self, run: Path) -> bool:
+        node = RunDirectory(run).status()["host"]
+        self.slurm.kill_node(node)
+        self._update(node, "State=DOWN", "Reason=chaos")
+        self._then(lambda: self.slurm.start_node(node))
+        return True
+
+    def restart_controller(self, run: Path) -> bool:
+        self.slurm.restart_controller()
+        return True
+
+    def fill_disk(self, run: Path) -> bool:
+        filler = self.disk / "filler"
+        with suppress(OSError), open(filler, "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 20))
+        self._then(lambda: filler.unlink(missing_ok=True))
+        return True
+
+    def _update(self, node: str, *values: str) -> None:
+        self.slurm.ask("scontrol", "update", f"NodeName={node}", *values, check=False)
+
+    def _then(self, undo: Callable[[], object]) -> None:
+        self._later.append((time.monotonic() + SOON, undo))
+
+
+def chaos(
+    slurm: Slurm, place: Path, disk: Path | None, n_runs: int, n_strikes: int, seed: int
+) -> Counter[str]:
     """Run a sweep undisturbed and disturbed, assert equal results, and count the events."""
-    choose, counts = random.Random(seed), Counter[str]()
-    seeds = ",".join(map(str, range(n_runs)))
-    command = (*RUN, f"seed={seeds}", "-m")
+    patience = 900.0 + 20.0 * n_runs + 5.0 * n_strikes
+    command = (*RUN, f"seed={','.join(map(str, range(n_runs)))}", "-m")
+    undisturbed = start(*command, "out=whole", cwd=place)
+    mine = Chaos(slurm, place, disk, seed)
+    packed = ("hydra/launcher=slurm", "hydra.launcher.runs_per_gpu=2", f"out={mine.out}")
     env = environment(**slurm.env)
     began = time.monotonic()
-    assert rigor_train(*command, "out=whole", cwd=place, env=env, timeout=PATIENCE).code == 0
-    counts["seconds undisturbed"] = round(time.monotonic() - began)
-    began = time.monotonic()
-    packed = ("hydra/launcher=slurm", "hydra.launcher.runs_per_gpu=2", "out=struck")
-    assert rigor_train(*command, *packed, cwd=place, env=env).code == 0
-    (directory,) = (place / "struck" / "sweeps").iterdir()
-    strikes = 0
-    while time.monotonic() < began + PATIENCE:
-        running = [run for run in runs(place / "struck") if saved(run)]
-        if running and strikes < n_strikes:
-            kind = choose.choice(list(STRIKES))
-            if STRIKES[kind](slurm, directory, choose.choice(running)):
-                strikes += 1
-                counts[kind] += 1
-        if not slurm.hurry_all():
-            if all(RunDirectory(run).state() == "done" for run in runs(place / "struck")):
-                break
-            counts["retries"] += 1
-            again = [sys.executable, "-m", "rigor.cli.sweep", "retry", str(directory)]
-            subprocess.run(again, env=env, cwd=place, check=True, stdout=subprocess.DEVNULL)
-        time.sleep(choose.uniform(0.2, 1.0))
-    counts["seconds struck"] = round(time.monotonic() - began)
-    counts["strikes"] = strikes
-    logs = [(run / "train.log").read_text() for run in runs(place / "struck")]
+    submitted = rigor_train(*command, *packed, cwd=place, env=env)
+    assert submitted.code == 0, submitted
+    while time.monotonic() < began + patience:
+        mine.mend(time.monotonic())
+        if mine.counts["strikes"] < n_strikes and mine.strike():
+            mine.counts["strikes"] += 1
+        if not slurm.hurry_all() and all(
+            RunDirectory(run).state() == "done" for run in runs(mine.out)
+        ):
+            break
+        if time.monotonic() > mine.last_retry + OFTEN:
+            mine.retry()
+        time.sleep(mine.choose.uniform(0.2, 1.0))
+    mine.mend(float("inf"))
+    counts = mine.counts
+    counts["seconds"] = round(time.monotonic() - began)
+    assert finish(undisturbed, patience).code == 0
+    logs = [(run / "train.log").read_text() for run in runs(mine.out)]
     counts["resumed"] = sum(log.count("resumed at step") for log in logs)
-    for mine, whole in zip(runs(place / "struck"), runs(place / "whole"), strict=True):
-        assert mine.name == whole.name
-        assert RunDirectory(mine).state() == "done", f"{mine}: {RunDirectory(mine).state()}"
-        found = rows(mine)
+    for run, whole in zip(runs(mine.out), runs(place / "whole"), strict=True):
+        assert run.name == whole.name
+        assert RunDirectory(run).state() == "done", f"{run}: {RunDirectory(run).state()}"
+        found = rows(run)
         steps = [int(row["steps"]) for row in found]
-        assert steps == sorted(set(steps)), f"{mine}: {steps}"
-        assert found == rows(whole), f"{mine}: different rows"
+        assert steps == sorted(set(steps)), f"{run}: {steps}"
+        assert found == rows(whole), f"{run}: different rows"
     return counts
 
 
@@ -99,19 +233,6 @@ def task_of(directory: Path, run: Path) -> str:
     raise AssertionError(f"{run}: never submitted")
 
 
-def kill_run(slurm: Slurm, directory: Path, run: Path) -> bool:
-    return _kill(RunDirectory(run).status()["pid"])
-
-
-def kill_task(slurm: Slurm, directory: Path, run: Path) -> bool:
-    pid = RunDirectory(run).status()["pid"]
-    try:
-        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return False
-    return parent > 1 and _kill(parent)
-
-
 def _kill(pid: int) -> bool:
     try:
         os.kill(pid, signal.SIGKILL)
@@ -120,39 +241,33 @@ def _kill(pid: int) -> bool:
     return True
 
 
-def _by_slurm(*command: str):
-    """Return a strike by a command of SLURM; its exit code says whether it was in time."""
-
-    def strike(slurm: Slurm, directory: Path, run: Path) -> bool:
-        asked = [*command, task_of(directory, run)]
-        env = os.environ | slurm.env
-        try:
-            return subprocess.run(asked, env=env, capture_output=True, timeout=4).returncode == 0
-        except subprocess.TimeoutExpired:
-            return False  # scancel repeats a signal that comes too late ten times, in 95 seconds
-
-    return strike
-
-
-STRIKES = {
-    "kill -9 of a run": kill_run,
-    "kill -9 of a task": kill_task,
-    "SIGUSR2": _by_slurm("scancel", "--signal=USR2"),
-    "SIGTERM": _by_slurm("scancel", "--signal=TERM"),
-    "requeue": _by_slurm("scontrol", "requeue"),
-    "scancel": _by_slurm("scancel"),
-}
+@contextmanager
+def small_disk(place: Path, megabytes: int) -> Iterator[Path | None]:
+    """Yield a file system of its own, None where nothing can be mounted."""
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)]
+    mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    try:
+        yield place if mounted else None
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def main() -> None:
-    n_runs, n_strikes, seed = [*map(int, sys.argv[1:]), *(60, 100, 0)[len(sys.argv) - 1 :]]
-    with tempfile.TemporaryDirectory() as place:
-        slurm = begin(Path(place) / "slurm")
-        try:
-            for name, count in chaos(slurm, Path(place), n_runs, n_strikes, seed).items():
-                print(f"{name}: {count}")
-        finally:
-            end(slurm)
+    """Print what befell the runs, and raise an error if a run differs from an undisturbed one."""
+    defaults = (60, 100, 0, 1)
+    n_runs, n_strikes, seed, n_nodes = [*map(int, sys.argv[1:]), *defaults[len(sys.argv) - 1 :]]
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        # before the nodes start, which see no later mount
+        with small_disk(place / "disk", 200 + 4 * n_runs) as disk:
+            slurm = begin(place / "slurm", n_nodes)
+            try:
+                for what, count in chaos(slurm, place, disk, n_runs, n_strikes, seed).items():
+                    print(f"{what}: {count}")
+            finally:
+                end(slurm)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,14 @@ class Slurm:
                 if os.readlink(process / "ns/uts") == namespace:
                     os.kill(int(process.name), signal.SIGKILL)
 
+    def restart_controller(self) -> None:
+        """End slurmctld, which saves, and start it again."""
+        controller = int((self.directory / "slurmctld.pid").read_text())
+        os.kill(controller, signal.SIGTERM)
+        self.until(lambda: not Path(f"/proc/{controller}").exists())
+        subprocess.run(["slurmctld"], env=os.environ | self.env, check=True)
+        self.until(lambda: " is UP" in self.ask("scontrol", "ping", check=False))
+
     def launchers(self, node: str) -> list[int]:
         """Return the process ids of every `srun` of a node's tasks."""
         found = []
@@ -126,13 +134,26 @@ class Slurm:
         """
         asked = "--Format=JobArrayID:32,Reason:32,StartTime:32"
         lines = self.ask("squeue", "--noheader", "--array", asked).splitlines()
-        for job, reason, starts in map(str.split, lines):
+        for line in lines:
+            job, *reason, starts = line.split()  # a reason may have several words
             # for any other reason the time is an estimate, and changing it would delay the task
-            if reason != "BeginTime" or starts == "N/A":
+            if reason != ["BeginTime"] or starts == "N/A":
                 continue
             if datetime.fromisoformat(starts) - datetime.now() > PATIENT:
                 self.hurry(job)
         return lines
+
+    def release_held(self) -> int:
+        """Release the tasks that SLURM holds after a failed launch, as their user would."""
+        asked = "--Format=JobArrayID:32,Reason:64"
+        held = [
+            line.split()[0]
+            for line in self.ask("squeue", "--noheader", "--array", asked).splitlines()
+            if "held" in line.lower()
+        ]
+        for job in held:
+            self.ask("scontrol", "release", job, check=False)
+        return len(held)
 
     def hurry(self, job: str) -> bool:
         """Let a requeued task start in two seconds; return whether SLURM agreed.
