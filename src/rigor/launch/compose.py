@@ -21,7 +21,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from rigor.config import hints
@@ -30,7 +30,7 @@ from rigor.errors import UserError
 from rigor.launch.compositions import CachedRepository, Compositions, without_hydra
 from rigor.runs.job import Job, job, with_seed
 
-_PARALLEL_ABOVE = 200  # jobs but for seeds; below it, processes that share nothing take longer
+_PARALLEL_ABOVE = 100  # jobs but for seeds; below it, processes that share nothing take longer
 _MOST_PROCESSES = 8  # login nodes are shared
 
 
@@ -134,7 +134,13 @@ class Composer:
         return composed
 
     def _by_hydra(self, overrides: Iterable[str]) -> DictConfig:
-        return self._loader.load_sweep_config(self._master, list(overrides))
+        """Return what Hydra composes, of whose own node only the choices, as it is often copied."""
+        composed = self._loader.load_sweep_config(self._master, list(overrides))
+        choices = {"runtime": {"choices": dict(composed.hydra.runtime.choices)}}
+        with open_dict(composed):
+            del composed["hydra"]
+            composed["hydra"] = choices
+        return composed
 
     def _choices(self, overrides: list[str]) -> tuple[str, ...]:
         """Return the overrides that are not plain values; Hydra composes each set of them once."""
