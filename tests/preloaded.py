@@ -1,14 +1,15 @@
-"""Commands in forks of a process that has already imported the large packages.
+"""Commands in forks of a process that has already imported what they import.
 
-A new interpreter needs seconds to import torch and the other packages below, which is most of the
-time of a small run. A fork has them at once. Otherwise it is a process like any other, with its own
-arguments, environment variables, directory and output, and it imports rigor itself.
+A new interpreter needs seconds to import torch and the rest, to build schemas and grammars, and to
+find fonts, which is most of the time of a small run. A fork has them at once. Otherwise it is a
+process like any other, with its own arguments, environment variables, directory and output.
 """
 
 import atexit
 import functools
 import gc
 import importlib
+import io
 import json
 import os
 import signal
@@ -18,20 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
-PACKAGES = (
-    "torch",
-    "scipy.special",
+MODULES = (
     "scipy.stats",
-    "hydra",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.figure",
     "pandas",
     "gymnasium.envs.classic_control",
     "gymnasium.wrappers",
-    "safetensors.torch",
-    "rich.console",
     "rich.progress",
     "rich.table",
+    "rigor.cli.train",
+    "rigor.learning.run",
 )
 
 
@@ -107,9 +103,10 @@ def preloaded() -> Preloaded:
 
 def main() -> None:
     """Answer each line on standard input: fork and print the fork's id, or wait for a fork."""
-    for name in PACKAGES:
+    for name in MODULES:
         importlib.import_module(name)
-    gc.freeze()  # else each fork would copy the memory of these packages at its first collection
+    warm_up()
+    gc.freeze()  # else each fork would copy the memory of these modules at its first collection
     for line in iter(sys.stdin.readline, ""):
         asked = json.loads(line)
         if "module" not in asked:
@@ -118,6 +115,23 @@ def main() -> None:
             return run(**asked)
         print(json.dumps(answer), flush=True)
     return None
+
+
+def warm_up() -> None:
+    """Fill the caches that a command fills first: schemas, the grammars of Hydra, and fonts."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from omegaconf import OmegaConf
+
+    from rigor.config import config
+
+    config.register()
+    OverridesParser.create().parse_overrides(["a=1", "b/c=x/y", "d=1e-3,2", "e=[1]", "f={g:'x'}"])
+    OmegaConf.to_container(OmegaConf.create({"a": "${fraction:1,${.b},1}", "b": 1}), resolve=True)
+    figure = Figure(layout="constrained")
+    figure.subplots().plot([1, 2], label="x")
+    FigureCanvasAgg(figure).print_png(io.BytesIO())
 
 
 def ended(pid: int, seconds: float) -> int | None:
