@@ -90,13 +90,23 @@ def cost(
     return hours
 
 
+def emulator_rows() -> list[dict[str, str]]:
+    """Return what `measure` wrote, a row for each game."""
+    with open(EMULATOR, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def speeds(rows: list[dict[str, str]]) -> dict[str, float]:
+    """Return agent steps per CPU second of each game's emulator."""
+    return {row["game"]: float(row["agent_steps_per_cpu_second"]) for row in rows}
+
+
 def estimate(bench: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
     """Return the lines that tell what the grid costs."""
     from timing import median
 
-    with open(EMULATOR, newline="") as file:
-        rows = list(csv.DictReader(file))
-    emulator = {row["game"]: float(row["agent_steps_per_cpu_second"]) for row in rows}
+    rows = emulator_rows()
+    emulator = speeds(rows)
     sections = bench["cpu_ms"]["default"]
     learner = median(sections[f"training {CASE}"]["rigor"])
     learner -= median(sections["environment"]["emulator, 8 steps"]) / 8
@@ -126,9 +136,7 @@ def by_learner(learners: dict[str, Any]) -> list[str]:
     """Return what the grid costs at the speed of each learner on Breakout, a line each."""
     from timing import median
 
-    with open(EMULATOR, newline="") as file:
-        rows = csv.DictReader(file)
-        emulator = {row["game"]: float(row["agent_steps_per_cpu_second"]) for row in rows}
+    emulator = speeds(emulator_rows())
     lines = [f"by learner, on {learners['machine']['cpu']}:"]
     for name, samples in learners["cpu_ms"][f"learners {CASE}"].items():
         if "single file" not in name:  # which saves and evaluates nothing

@@ -81,7 +81,7 @@ class Chaos:
                 return True
         return False
 
-    def mend(self, now: float) -> None:
+    def undo(self, now: float) -> None:
         """Undo what was to last until now, and what SLURM did to nodes and tasks because of it."""
         due = [undo for until, undo in self._later if until <= now]
         self._later = [(until, undo) for until, undo in self._later if until > now]
@@ -179,7 +179,7 @@ def chaos(
     submitted = rigor_train(*command, *packed, cwd=place, env=env)
     assert submitted.code == 0, submitted
     while time.monotonic() < began + patience:
-        mine.mend(time.monotonic())
+        mine.undo(time.monotonic())
         if mine.counts["strikes"] < n_strikes and mine.strike():
             mine.counts["strikes"] += 1
         if not slurm.hurry_all() and all(
@@ -189,7 +189,7 @@ def chaos(
         if time.monotonic() > mine.last_retry + OFTEN:
             mine.retry()
         time.sleep(mine.choose.uniform(0.2, 1.0))
-    mine.mend(float("inf"))
+    mine.undo(float("inf"))
     counts = mine.counts
     counts["seconds"] = round(time.monotonic() - began)
     assert finish(undisturbed, patience).code == 0

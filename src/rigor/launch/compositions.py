@@ -34,10 +34,6 @@ class Compositions:
         self._first: dict[tuple[str, ...], tuple[str, ...]] = {}  # choices, by `_shapes`
         self._alike: dict[tuple[str, ...], bool] = {}  # likewise
 
-    def __len__(self) -> int:
-        """Return the number of sets of options seen."""
-        return len(self._composed)
-
     def of(self, choices: tuple[str, ...]) -> DictConfig:
         """Return the config of a set of options, made from a set with one like option if possible.
 
