@@ -1,7 +1,10 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from problems import deterministic_spec, random_spec, spec
 
+from rigor.envs import tabular_files
 from rigor.envs.tabular_model import TabularModel
 from rigor.exact.backward_induction import StockAugmentedProblem
 from rigor.exact.outer_search import (
@@ -11,7 +14,7 @@ from rigor.exact.outer_search import (
     objective_of,
     optimum,
 )
-from rigor.maths.discount import Exponential
+from rigor.maths.discount import Exponential, QuasiHyperbolic
 from rigor.maths.utility import (
     CVaR,
     Entropic,
@@ -46,18 +49,38 @@ def test_the_mean_has_stock_zero_and_the_entropic_risk_minus_its_value():
     assert best.c0 == -best.value
 
 
-@pytest.mark.parametrize("utility", [CVaR(0.3), MeanVariance(0.1)])
-def test_a_finer_grid_of_stocks_has_a_smaller_error_and_reports_it(utility):
+@pytest.mark.parametrize("utility", [CVaR(0.3), MeanCVaR(0.4, 0.3), MeanVariance(0.1)])
+def test_a_finer_grid_of_stocks_has_a_smaller_error_and_bounds_it(utility):
     exact = optimum(model_of(1), D, utility, 100_000).value
-    errors, stated = [], []
+    errors, bounds = [], []
     for most in (13, 50, 200):
         best = optimum(model_of(1), D, utility, most)
         assert best.reachable.gridded
         errors.append(exact - best.value)
-        stated.append(best.stock_error)
-    assert errors[0] > 2.0 * errors[1] > 4.0 * errors[2] > 0.0  # splitting only adds risk
-    for error, estimate in zip(errors, stated, strict=True):
-        assert error / 3.0 < estimate < 30.0 * error
+        bounds.append(best.stock_error)
+    assert errors[0] > 2.0 * errors[1] > 4.0 * errors[2] > 0.0
+    assert bounds[0] > 2.0 * bounds[1] > 4.0 * bounds[2]
+    for error, bound in zip(errors, bounds, strict=True):
+        assert error <= bound
+
+
+@pytest.mark.parametrize(
+    ("utility", "on_grid", "bound"),
+    # a sure reward of 1 is best; the bounds are (b − a)/2 √v and K v/2 of two splits
+    [
+        (CVaR(0.25), 0.99155, 0.0184),
+        (MeanCVaR(0.5, 0.25), 0.99577, 0.0092),
+        (MeanVariance(0.5), 0.999968, 4.2e-5),
+    ],
+)
+def test_the_bound_holds_where_finer_grids_agree_on_a_wrong_value(utility, on_grid, bound):
+    discount = QuasiHyperbolic(beta=0.7, gamma=0.99).factor(np.arange(6))
+    ladder = SimpleNamespace(tables=lambda: tabular_files.ladder(7), n_decisions=6)
+    model = TabularModel(ladder)
+    assert optimum(model, discount, utility, 20_001).value == pytest.approx(1.0, abs=1e-9)
+    best = optimum(model, discount, utility, 2001)
+    assert best.value == pytest.approx(on_grid, abs=1e-5)
+    assert 1.0 - best.value <= best.stock_error == pytest.approx(bound, rel=0.02)
 
 
 def test_the_search_among_candidates_is_exact():

@@ -36,7 +36,7 @@ from rigor.exact.backward_induction import (
 )
 from rigor.exact.discount_tail import TailBound, tail_factor
 from rigor.exact.fixed_decisions import FixedDecisions
-from rigor.exact.outer_search import objective_of, optimum
+from rigor.exact.outer_search import grid_error, objective_of, optimum
 from rigor.exact.reachable_stocks import reachable_stocks
 from rigor.exact.return_distribution import PolicyOutcome, decision_rule, evaluate_policy
 from rigor.exact.stationary import risk_neutral
@@ -55,10 +55,11 @@ class CompositePolicy:
       gamma_tail: the discount factor of the tail.
       n_tail: K, the decisions of the tail used in planning.
       bound: a bound of the optimum minus the objective; None if no theorem covers the utility.
-      parts: the bound's summands: tail, mismatch, truncation, search, stocks. The last is the stock
-        error, an estimate rather than a bound; it is 0 if stocks are not gridded.
+      parts: the bound's summands: tail, mismatch, truncation, search, stocks. The last is 0 if stocks
+        are not gridded; otherwise it is an estimate, since the policy is planned on one grid and
+        evaluated on another.
       reason: why there is no bound.
-      stock_error: change of the value between grids of stocks of half and full size.
+      stock_error: what the grid of stocks of the plan, and that of the evaluation, may hide.
       outcome: its return distribution under the true discount.
     """
 
@@ -119,14 +120,17 @@ def composite_policy(
     n_true, beyond = bounds.n_true(negligible)
     free = replace(planned, n_decisions=n_true)
     factors = np.asarray(discount.factor(np.arange(n_true)))
-    outcome = _evaluate_composite(free, factors, tables, tail, max_stocks)
+    reachable = reachable_stocks(free, factors[:, None], max_stocks)
+    early, late = decision_rule(tables, reachable), tail[None]
+    outcome = evaluate_policy(
+        free, factors, reachable, lambda t: early(t) if t < horizon else late
+    )
     objective, error = objective_of(utility, outcome), best.stock_error
     if not augments_with_stock(utility):  # backward induction is exact for any number of rewards
         fixed = replace(free, fixed=lambda t: tables.actions[t][0] if t < horizon else tail)
         objective = StockAugmentedProblem(fixed, factors, utility, max_stocks).policy(0.0)[0]
-    elif best.reachable.gridded:
-        coarse = _evaluate_composite(free, factors, tables, tail, max_stocks // 2 + 1)
-        error = max(error, abs(objective - objective_of(utility, coarse)))
+    else:
+        error += grid_error(utility, _slope(utility, model, bounds), reachable)
     loss, reason = _tail_loss(model, tail, utility, bounds, n_tail, max_stocks)
     parts = {
         "tail": loss,
@@ -159,20 +163,6 @@ def _slope(utility: Utility, model: TabularModel, bounds: TailBound) -> float:
         return 1.0
     total_discount = float(bounds.planned(1)[:-1].sum()) + bounds.planned_beyond(0)
     return steepest_slope(utility, -float(np.ptp(model.atoms)) * total_discount)
-
-
-def _evaluate_composite(
-    model: FixedDecisions,
-    factors: np.ndarray,
-    tables: PolicyTables,
-    tail: np.ndarray,
-    max_stocks: int,
-) -> PolicyOutcome:
-    """Return the outcome of the composite policy."""
-    reachable = reachable_stocks(model, factors[:, None], max_stocks)
-    early, late = decision_rule(tables, reachable), tail[None]
-    n_early = len(tables.actions)
-    return evaluate_policy(model, factors, reachable, lambda t: early(t) if t < n_early else late)
 
 
 def _tail_loss(

@@ -152,13 +152,22 @@ def measure(config: Config, agent: GreedyPolicy) -> dict[str, Any]:
         )
         return {
             **policy_metrics(config.risk, model, factors, rule, outcome, target),
+            "stock_error": target.stock_error,
             "objective_random": objective_of(config.risk, random),
             "return_low": float(random.returns[0]),
             "return_high": float(random.returns[-1]),
         }
     best = composite_policy(config.env, config.discount, config.risk, PLANNED, max_stocks)
     objective = policy_objective(config.risk, model, factors, rule, outcome)
-    return certified_metrics(best, objective)
+    return {**certified_metrics(best, objective), "stock_error": best.stock_error}
+
+
+def grid_note(max_stocks: int, stock_error: float) -> str:
+    """Return what a user reads where a grid of stocks replaces the reachable ones."""
+    return (
+        f"exact.max_stocks={max_stocks}: more stocks are reachable, so values are interpolated on a "
+        f"grid, and the optimum may be up to {stock_error:.2g} higher; raise exact.max_stocks"
+    )
 
 
 def certified_metrics(best: CompositePolicy, objective: float) -> dict[str, Any]:

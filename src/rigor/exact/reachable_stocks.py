@@ -38,6 +38,16 @@ class ReachableStocks:
         return any(weight is not None for weight in self.above_weight)
 
     @property
+    def added_variance(self) -> float:
+        """A bound of the variance that splitting rewards between neighbours adds to a return."""
+        added = 0.0
+        for weight, offsets in zip(self.above_weight, self.offsets[1:], strict=True):
+            if weight is not None:
+                spacing = float(offsets[1, 0] - offsets[0, 0])
+                added += float((weight * (1.0 - weight)).max()) * spacing**2
+        return added
+
+    @property
     def max_count(self) -> int:
         """The largest number of offsets of a decision."""
         return max(len(offsets) for offsets in self.offsets[:-1])

@@ -23,6 +23,7 @@ from rigor.exact.outer_search import Optimum, best_grid_stock, objective_of, opt
 from rigor.exact.policy_evaluation import (
     NEGLIGIBLE,
     certified_metrics,
+    grid_note,
     policy_metrics,
     reachable_under_both_discounts,
 )
@@ -84,10 +85,7 @@ def solve_finite(config: Config, progress: SolverLine) -> ExactSolution:
     metrics = policy_metrics(config.risk, model, factors, rule, outcome, target)
     metrics |= {"initial_stock": c0, "search_gap": own.search_gap, "stock_error": own.stock_error}
     if own.stock_error:
-        progress.note(
-            f"exact.max_stocks={max_stocks}: more stocks are reachable, so values are interpolated "
-            f"on a grid, with an error of about {own.stock_error:.2g}"
-        )
+        progress.note(grid_note(max_stocks, own.stock_error))
     if config.exact.grid and with_stock and clock_runs:
         problem = StockAugmentedProblem(model, discount, config.risk, max_stocks, progress)
         metrics |= search_grid(config, problem, own, progress)

@@ -183,7 +183,7 @@ def _exact(config: Config, training: Training, note: Callable[[str], None]) -> d
     """Return the exact numbers of the trained policy; nothing where the problem has no model."""
     if config.env.problem is None or config.env.problem.model is None:
         return {}
-    from rigor.exact.policy_evaluation import measure
+    from rigor.exact.policy_evaluation import grid_note, measure
 
     try:
         numbers = measure(config, training.agent)
@@ -193,4 +193,6 @@ def _exact(config: Config, training: Training, note: Callable[[str], None]) -> d
     objective = numbers["objective_exact"]
     best = numbers["objective_optimal" if "objective_optimal" in numbers else "optimum_low"]
     note(f"exact: objective {objective:.6g}, optimum {best:.6g}, regret {best - objective:.4g}")
+    if numbers["stock_error"]:
+        note(grid_note(config.exact.max_stocks, numbers["stock_error"]))
     return numbers
