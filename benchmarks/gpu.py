@@ -239,7 +239,7 @@ def servers() -> list[str]:
     """Return the process ids of the servers of MPS, which begin with their first client."""
     command = ["nvidia-cuda-mps-control"]
     asked = subprocess.run(command, input="get_server_list\n", capture_output=True, text=True)
-    return asked.stdout.split()
+    return [] if asked.returncode else [word for word in asked.stdout.split() if word.isdigit()]
 
 
 def _say(child: subprocess.Popen[str], word: str) -> None:

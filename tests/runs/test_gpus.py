@@ -27,6 +27,10 @@ def test_nvidia_smi_is_asked_unless_the_variable_is_set(tmp_path, monkeypatch):
     assert gpus.visible_gpus() == ["MIG-11", "MIG-22", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 7")
     assert gpus.visible_gpus() == ["4", "7"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-3f,-1,5")  # as CUDA: the rest is not seen
+    assert gpus.visible_gpus() == ["GPU-3f"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles")  # SLURM's, for none
+    assert gpus.visible_gpus() == []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert gpus.visible_gpus() == []
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")

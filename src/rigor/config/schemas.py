@@ -212,8 +212,9 @@ class Train:
         fraction epsilon_fraction.
       log_every: fraction between rows of metrics.csv.
       checkpoint_every: agent steps between checkpoints, at most a tenth of the schedule.
-      precision: of an update's network below its head: `fp32`, or `bf16`, which is faster and
-        changes results, or `tf32`, by which a GPU multiplies with 10 bits of the fractions.
+      precision: `fp32`; `bf16` below the network's head, in updates and where the parallel learner
+        acts; or `tf32`, by which a GPU multiplies with 10 bits of the fractions. The last two
+        change results.
       graph: whether a GPU records updates and replays them, equal up to rounding.
       fast: whether the fast implementations of head, loss and engine are used; the plain ones are
         equal up to rounding.

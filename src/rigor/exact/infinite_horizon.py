@@ -55,9 +55,9 @@ class CompositePolicy:
       gamma_tail: the discount factor of the tail.
       n_tail: K, the decisions of the tail used in planning.
       bound: a bound of the optimum minus the objective; None if no theorem covers the utility.
-      parts: the bound's summands: tail, mismatch, truncation, search, stocks. The last is 0 if stocks
-        are not gridded; otherwise it is an estimate, since the policy is planned on one grid and
-        evaluated on another.
+      parts: the bound's summands: tail, mismatch, truncation, search, stocks. The last is 0 if
+        stocks are not gridded; otherwise it is an estimate, since the policy is planned on one
+        grid and evaluated on another.
       reason: why there is no bound.
       stock_error: what the grid of stocks of the plan, and that of the evaluation, may hide.
       outcome: its return distribution under the true discount.
@@ -122,9 +122,7 @@ def composite_policy(
     factors = np.asarray(discount.factor(np.arange(n_true)))
     reachable = reachable_stocks(free, factors[:, None], max_stocks)
     early, late = decision_rule(tables, reachable), tail[None]
-    outcome = evaluate_policy(
-        free, factors, reachable, lambda t: early(t) if t < horizon else late
-    )
+    outcome = evaluate_policy(free, factors, reachable, lambda t: early(t) if t < horizon else late)
     objective, error = objective_of(utility, outcome), best.stock_error
     if not augments_with_stock(utility):  # backward induction is exact for any number of rewards
         fixed = replace(free, fixed=lambda t: tables.actions[t][0] if t < horizon else tail)

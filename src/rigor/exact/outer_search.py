@@ -100,10 +100,10 @@ def grid_error(utility: Utility, steepest: float, reachable: ReachableStocks) ->
     """Return a bound of the OCE that a grid of stocks may hide; 0 without a grid.
 
     A grid adds noise n to the stock, Var n <= v. The best policy x of the problem itself does not
-    look at n, so E[n | x] = 0, and with f concave and its slopes in [a, b], the grid's optimum is at
-    most E f(c + x) − E f(c + x + n) <= (b − a) E|n|/2 <= (b − a) √v/2 below it. If the slope changes by
-    at most K per unit, it is also at most K v/2 below. (It can be above: actions that follow n earn
-    at most another (b − a) √v/2.)
+    look at n, so E[n | x] = 0, and with f concave and its slopes in [a, b], the grid's optimum is
+    at most E f(c + x) − E f(c + x + n) <= (b − a) E|n|/2 <= (b − a) √v/2 below it. If the slope
+    changes by at most K per unit, it is also at most K v/2 below. (It can be above: actions that
+    follow n earn at most (b − a) √v/2.)
 
     Args:
       utility: f. steepest: b. reachable: offsets of the grid.

@@ -165,8 +165,8 @@ def measure(config: Config, agent: GreedyPolicy) -> dict[str, Any]:
 def grid_note(max_stocks: int, stock_error: float) -> str:
     """Return what a user reads where a grid of stocks replaces the reachable ones."""
     return (
-        f"exact.max_stocks={max_stocks}: more stocks are reachable, so values are interpolated on a "
-        f"grid, and the optimum may be up to {stock_error:.2g} higher; raise exact.max_stocks"
+        f"exact.max_stocks={max_stocks}: more stocks are reachable, so values are interpolated on "
+        f"a grid, and the optimum may be up to {stock_error:.2g} higher; raise exact.max_stocks"
     )
 
 

@@ -239,7 +239,7 @@ class Recorded:
             raise cause
         reason = str(cause).partition("\n")[0]
         warnings.warn(
-            f"the GPU cannot record this work and runs it kernel by kernel, some four times "
+            f"the GPU cannot record this work and runs it kernel by kernel, which is "
             f"slower: {reason}",
             stacklevel=3,
         )

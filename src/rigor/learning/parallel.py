@@ -178,7 +178,7 @@ class Rollouts:
             (self._stock, rows.stock[:-1]),
             (self._action, rows.action),
         ):
-            memory.copy_(torch.from_numpy(values).flatten(), non_blocking=True)
+            memory.copy_(self.agent.engine.upload(values).flatten())
         valid, size = np.flatnonzero(rows.valid), self.train.batch_size
         n_batches = max(1, rows.valid.size // size)
         order = np.concatenate(

@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 from importlib import metadata
+from itertools import takewhile
 
+_NAME = re.compile(r"\d+$|GPU-|MIG-")
 _LINE = re.compile(r"\s*(GPU|MIG) .*\(UUID: ([^)]+)\)")
 
 
@@ -17,7 +19,8 @@ def visible_gpus() -> list[str]:
     """
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
-        return [name.strip() for name in named.split(",") if name.strip()]
+        names = (name.strip() for name in named.split(","))
+        return list(takewhile(_NAME.match, names))  # as CUDA reads it: -1 ends the list
     if not shutil.which("nvidia-smi"):
         return []
     done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
