@@ -106,7 +106,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     axes[0].set_yticks(range(len(names)), names)
     axes[0].invert_yaxis()
     drawn = axes[-1].get_legend_handles_labels()
-    figure.legend(*drawn, fontsize=8, ncols=3, loc="outside lower right")
+    figure.legend(*drawn, fontsize=8, ncols=3, loc="outside upper right")
     figure.supxlabel("regret / (optimum − random play); hollow: the denominator is small")
     figure.savefig(path, dpi=110)
 
