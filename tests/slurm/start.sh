@@ -10,15 +10,19 @@ shift 2
 host=$(hostname -s)
 mkdir -p "$dir/state" "$dir/dev" "$dir/scratch"
 
-# munge vouches for every message; its daemon may run already, and refuses folders others may write
+# munge vouches for every message; its daemon may run already or be started by another cluster, and
+# refuses folders others may write
+exec 9> /tmp/rigor-munge.lock
+flock 9
 if ! munge --no-input >/dev/null 2>&1; then
   mkdir -p /run/munge /var/log/munge /var/lib/munge /etc/munge
   [ -s /etc/munge/munge.key ] || head -c 1024 /dev/urandom > /etc/munge/munge.key
   chown -R munge:munge /run/munge /var/log/munge /var/lib/munge /etc/munge
   chmod 400 /etc/munge/munge.key
   chmod 755 /run/munge
-  runuser -u munge -- munged
+  runuser -u munge -- munged 9>&-
 fi
+exec 9>&-
 
 # GPUs must be character devices, or CUDA_VISIBLE_DEVICES is never set; these are /dev/null
 for i in 0 1; do
