@@ -89,11 +89,16 @@ def main() -> None:
         row, device, seconds = asked.child
         run(Row(**json.loads(row)), device, float(seconds))
         return
+    from timing import machine
+
+    from rigor.cores import cores
+
     device, seconds = ("cpu", 2.0) if asked.smoke else ("cuda", SECONDS)
     # a smoke test must not pass for a GPU in the estimate of the grid
     out = asked.out or HERE / "results" / ("smoke.json" if asked.smoke else "gpu.json")
     out.parent.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = {"machine": described(device), "rows": []}
+    # the card is named by the first run: a context of this process would take memory
+    found: dict[str, Any] = {"machine": machine() | {"cores": cores()}, "rows": []}
     began, no_mps = time.monotonic(), False
     for number, row in enumerate(SMOKE if asked.smoke else ROWS):
         if time.monotonic() - began > BUDGET - ONE_ROW:
@@ -108,13 +113,14 @@ def main() -> None:
             no_mps = no_mps or row.mps
             print(f"{name_of(row)}: {error}", flush=True)
             continue
+        found["machine"]["card"] = pieces.pop("card")
         measured = asdict(row) | pieces | {"steps_per_second": rates}
         found["rows"].append(measured)
         out.write_text(json.dumps(found, indent=1) + "\n")
         print(line(measured), flush=True)
-    print(table(found))
     if not found["rows"]:
         sys.exit("nothing was measured")
+    print(table(found))
 
 
 def name_of(row: Row) -> str:
@@ -123,18 +129,6 @@ def name_of(row: Row) -> str:
     threads = f"{row.threads} emulator thread" if row.threads else ""
     parts = [row.case, row.learner, row.precision, f"{row.runs} at once", threads, *ways]
     return ", ".join(part for part in parts if part)
-
-
-def described(device: str) -> dict[str, Any]:
-    """Return the machine with the card's name."""
-    from timing import machine
-
-    card = "no GPU: a smoke test"
-    if device == "cuda":  # asked of the driver: a context of this process would take memory
-        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        names = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        card = names.splitlines()[0]
-    return machine() | {"card": card}
 
 
 HEADINGS = (
@@ -291,6 +285,7 @@ def run(row: Row, device: str, seconds: float) -> None:
             return
         threads = row.threads or cores_of_run()
         measured = {
+            "card": torch.cuda.get_device_name(0) if device == "cuda" else "no GPU: a smoke test",
             "emulator_threads": min(threads, training.env.n_envs),
             "compiled": getattr(training.agent.values, "_kernel", None) is not None,
             "memory_mb": torch.cuda.max_memory_reserved() / 1e6 if device == "cuda" else 0.0,

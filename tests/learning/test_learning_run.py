@@ -2,10 +2,11 @@ import pytest
 import torch
 from command_line import TINY, choices, composed
 
+from rigor.errors import UserError
 from rigor.launch.execute import execute
 from rigor.learning import run as learning_run
 from rigor.learning import training
-from rigor.learning.run import device_notes, gpu_of
+from rigor.learning.run import choose_device, device_notes, gpu_of
 from rigor.runs import progress
 from rigor.runs.directory import RunDirectory
 from rigor.runs.job import job
@@ -30,6 +31,19 @@ def test_a_gpu_is_called_by_its_number_on_the_machine(monkeypatch, visible, devi
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_of(torch.device(device)) == gpu
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+def test_a_gpu_that_this_torch_has_no_code_for_is_refused(monkeypatch, name):
+    def zeros(*shape, device):
+        raise RuntimeError("CUDA error: no kernel image is available\nmore")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "zeros", zeros)
+    with pytest.raises(
+        UserError, match=rf"^device={name}: torch .*\(CUDA .* available\); use device"
+    ):
+        choose_device(name)
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,15 @@ def processes_share_gpus(asked: bool) -> Iterator[None]:
             f"hydra.launcher.mps=true: this machine's GPUs are in parts ({gpus[0]}, ...), each of "
             "which needs a service of its own; use hydra.launcher.mps=false"
         )
-    # a server may still write its log when the folder goes
-    with tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as folder:
+    # a server may still write its log when the folder goes; a socket's path has 107 bytes at most,
+    # which a cluster's TMPDIR can exceed
+    with tempfile.TemporaryDirectory(
+        prefix="mps-", dir="/tmp", ignore_cleanup_errors=True
+    ) as folder:
         places = {f"CUDA_MPS_{name}_DIRECTORY": f"{folder}/{name}" for name in ("PIPE", "LOG")}
         for place in places.values():
             Path(place).mkdir()
+        places["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # in which nvidia-smi and SLURM number them
         numbers = ",".join(map(str, range(len(gpus))))
         with environment(places):
             _start()

@@ -27,13 +27,27 @@ from rigor.runs.trackers import Trackers, open_trackers
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device that `device=auto|cpu|cuda` means here."""
+    """Return the device that `device=auto|cpu|cuda` means here.
+
+    Raises:
+      UserError: no GPU is there, or torch sees one that its build has no code for.
+    """
     if name == "cuda" and not torch.cuda.is_available():
         built = "this torch is a CPU build" if torch.version.cuda is None else "torch sees no GPU"
         raise UserError(f"device=cuda: {built}; use device=cpu, or install torch for CUDA")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(auto if name == "auto" else name)
+    if device.type == "cuda":
+        try:
+            torch.zeros(1, device=device).add_(1).item()
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"device={name}: torch {torch.__version__} cannot use this GPU ({reason}); use "
+                "device=cpu, or another build: make clean, then make setup TORCH=cu126, which has "
+                "code for older cards"
+            ) from error
+    return device
 
 
 def gpu_of(device: torch.device) -> str | None:
