@@ -35,7 +35,7 @@ train: $(READY) ## Breakout with three seeds on a small budget, about 5 minutes
 	  train.steps=2000 env.max_frames=4000 \
 	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
 
-test: $(READY) ## every test, 14 minutes on two cores
+test: $(READY) ## every test, 15 minutes on two cores
 	$(BIN)/python -m pytest $(WORKERS) --durations 10
 
 check: $(READY) ## format, lint, types and the fast tests, under 2 minutes

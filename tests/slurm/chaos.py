@@ -27,7 +27,7 @@ from rigor.launch.manifest import read_manifest
 from rigor.runs.directory import RunDirectory
 
 WALL_CLOCK = {"seconds", "steps_per_second"}
-RUN = (*TINY, "train.steps=300", "train.checkpoint_every=30", "train.log_every=0.02")
+RUN = (*TINY, "train.steps=1200", "train.checkpoint_every=30", "train.log_every=0.02")
 OFTEN = 15.0  # seconds between two looks for runs that have no task any more
 SOON = 4.0  # seconds after which a full disk is emptied and a lost node comes back
 

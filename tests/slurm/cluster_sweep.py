@@ -1,8 +1,11 @@
 """A sweep on a cluster of these tests, and what its runs must equal."""
 
+import contextlib
 import csv
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,13 +73,27 @@ class ClusterSweep:
         return [each.job for each in read_manifest(self.directory).submissions]
 
     def at_work(self, n: int = 2) -> list[Path]:
-        """Wait until `n` runs have saved, and return them."""
+        """Wait until `n` runs have saved, and return them before any of them is done.
+
+        They are short, and the first would be done before the last has begun: each is stopped where
+        it has saved, and all continue at the end.
+        """
+        stopped: dict[Path, int] = {}
 
         def saved() -> list[Path] | None:
-            found = [run for run in runs(self.out) if list(run.glob("checkpoints/step_*"))]
-            return found if len(found) >= n else None
+            for run in runs(self.out):
+                working = run not in stopped and RunDirectory(run).state() == "running"
+                if working and list(run.glob("checkpoints/step_*")):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(self.member(run), signal.SIGSTOP)
+                        stopped[run] = self.member(run)
+            return sorted(stopped) if len(stopped) >= n else None
 
-        return self.slurm.until(saved)
+        try:
+            return self.slurm.until(saved)
+        finally:
+            for pid in stopped.values():
+                os.kill(pid, signal.SIGCONT)
 
     def member(self, run: Path) -> int:
         """Return the process id of a run."""
