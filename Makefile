@@ -8,7 +8,7 @@ READY := .venv/.ready
 PEERS := .venv/.peers
 # Three processes on two cores: one takes the tests that wait for SLURM, the others whole files, the
 # longest first (tests/conftest.py)
-WORKERS := -n 3 --no-loadscope-reorder
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 # One thread in each process: with more, two processes on two cores wait for each other.
 export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive

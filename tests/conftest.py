@@ -32,10 +32,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give a worker a whole file, and one of them all that wait for SLURM: others use that time.
+    """With `--dist loadfile`, give one worker all files that wait for SLURM: others use that time.
 
     Marks of xdist's own groups do not reach it under pytest 9.2, which keeps a test's id elsewhere.
     """
+    if config.getvalue("dist") != "loadfile":
+        return None
     from xdist.scheduler import LoadFileScheduling
 
     class OneWorkerForSlurm(LoadFileScheduling):

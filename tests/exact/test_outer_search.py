@@ -64,23 +64,16 @@ def test_a_finer_grid_of_stocks_has_a_smaller_error_and_bounds_it(utility):
         assert error <= bound
 
 
-@pytest.mark.parametrize(
-    ("utility", "on_grid", "bound"),
-    # a sure reward of 1 is best; the bounds are (b − a)/2 √v and K v/2 of two splits
-    [
-        (CVaR(0.25), 0.99155, 0.0184),
-        (MeanCVaR(0.5, 0.25), 0.99577, 0.0092),
-        (MeanVariance(0.5), 0.999968, 4.2e-5),
-    ],
-)
-def test_the_bound_holds_where_finer_grids_agree_on_a_wrong_value(utility, on_grid, bound):
+@pytest.mark.parametrize("utility", [CVaR(0.25), MeanCVaR(0.5, 0.25), MeanVariance(0.5)])
+def test_the_bound_holds_and_is_close_where_finer_grids_agree_on_a_wrong_value(utility):
     discount = QuasiHyperbolic(beta=0.7, gamma=0.99).factor(np.arange(6))
     ladder = SimpleNamespace(tables=lambda: tabular_files.ladder(7), n_decisions=6)
     model = TabularModel(ladder)
+    # the first rung's sure reward of 1 is best
     assert optimum(model, discount, utility, 20_001).value == pytest.approx(1.0, abs=1e-9)
     best = optimum(model, discount, utility, 2001)
-    assert best.value == pytest.approx(on_grid, abs=1e-5)
-    assert 1.0 - best.value <= best.stock_error == pytest.approx(bound, rel=0.02)
+    error = 1.0 - best.value
+    assert 0.0 < error <= best.stock_error < 3.0 * error
 
 
 def test_the_search_among_candidates_is_exact():

@@ -73,6 +73,15 @@ def test_linear_functions_are_interpolated_exactly_for_many_stocks_at_once():
     np.testing.assert_allclose(reached[..., 0], want, atol=1e-12)
 
 
+def test_a_grid_adds_a_variance_to_the_return():
+    model = TabularModel(deterministic_spec([[0, 0]], [[0.0, 1.0]], 3))
+    factors = 0.5 ** np.arange(3)[:, None]
+    # at t = 2 the offsets 0, 1/2, 1, 3/2 lie on a grid of 0 and 3/2: the inner ones are split with
+    # weights 1/3 and 2/3, (1/3)(2/3)(3/2)^2 = 1/2
+    assert reachable_stocks(model, factors, 2).added_variance == pytest.approx(0.5, rel=1e-12)
+    assert reachable_stocks(model, factors, 4).added_variance == 0.0
+
+
 def test_the_last_outcomes_are_never_gridded():
     reachable = reachable_of(3, 9)
     assert reachable.above_weight[-1] is None

@@ -36,6 +36,8 @@ def test_the_service_runs_inside_the_block_only(service, monkeypatch):
     with processes_share_gpus(True):
         folder = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
         assert Path(folder).is_dir()
+        assert Path(folder).parent.parent == Path("/tmp")  # a socket's path has 107 bytes at most
+        assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
         assert Path(os.environ["CUDA_MPS_LOG_DIRECTORY"]).is_dir()
         assert calls() == [["-d", folder]]
     assert calls() == [["-d", folder], ["quit", folder]]

@@ -35,14 +35,18 @@ def test_a_gpu_is_called_by_its_number_on_the_machine(monkeypatch, visible, devi
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
 def test_a_gpu_that_this_torch_has_no_code_for_is_refused(monkeypatch, name):
-    def zeros(*shape, device):
-        raise RuntimeError("CUDA error: no kernel image is available\nmore")
+    def fails(reason):
+        def zeros(*shape, device):
+            raise RuntimeError(f"CUDA error: {reason}\nmore")
+
+        monkeypatch.setattr(torch, "zeros", zeros)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch, "zeros", zeros)
-    with pytest.raises(
-        UserError, match=rf"^device={name}: torch .*\(CUDA .* available\); use device"
-    ):
+    fails("no kernel image is available for execution on the device")
+    with pytest.raises(UserError, match=f"^device={name}: torch .* has no code for this GPU; use"):
+        choose_device(name)
+    fails("all CUDA-capable devices are busy or unavailable")
+    with pytest.raises(RuntimeError, match="busy"):
         choose_device(name)
 
 

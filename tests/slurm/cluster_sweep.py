@@ -85,15 +85,17 @@ class ClusterSweep:
                 working = run not in stopped and RunDirectory(run).state() == "running"
                 if working and list(run.glob("checkpoints/step_*")):
                     with contextlib.suppress(ProcessLookupError):
-                        os.kill(self.member(run), signal.SIGSTOP)
-                        stopped[run] = self.member(run)
+                        pid = self.member(run)
+                        os.kill(pid, signal.SIGSTOP)
+                        stopped[run] = pid
             return sorted(stopped) if len(stopped) >= n else None
 
         try:
             return self.slurm.until(saved)
         finally:
             for pid in stopped.values():
-                os.kill(pid, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):  # SLURM has ended it
+                    os.kill(pid, signal.SIGCONT)
 
     def member(self, run: Path) -> int:
         """Return the process id of a run."""

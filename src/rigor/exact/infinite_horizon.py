@@ -59,7 +59,7 @@ class CompositePolicy:
         stocks are not gridded; otherwise it is an estimate, since the policy is planned on one
         grid and evaluated on another.
       reason: why there is no bound.
-      stock_error: what the grid of stocks of the plan, and that of the evaluation, may hide.
+      stock_error: `grid_error` of the plan's grid of stocks plus that of the evaluation's.
       outcome: its return distribution under the true discount.
     """
 

@@ -91,13 +91,12 @@ def optimum(
         c0 = -value
     stock_error = 0.0
     if problem.reachable is not None:
-        slope = steepest_slope(utility, problem.lowest - problem.highest)
-        stock_error = grid_error(utility, slope, problem.reachable)
+        stock_error = grid_error(utility, _steepest(problem), problem.reachable)
     return Optimum(value, c0, tables, outcome, search_gap, stock_error, reachable)
 
 
 def grid_error(utility: Utility, steepest: float, reachable: ReachableStocks) -> float:
-    """Return a bound of the OCE that a grid of stocks may hide; 0 without a grid.
+    """Return a bound of how much a grid of stocks makes the optimal OCE too low; 0 without a grid.
 
     A grid adds noise n to the stock, Var n <= v. The best policy x of the problem itself does not
     look at n, so E[n | x] = 0, and with f concave and its slopes in [a, b], the grid's optimum is
@@ -109,11 +108,16 @@ def grid_error(utility: Utility, steepest: float, reachable: ReachableStocks) ->
       utility: f. steepest: b. reachable: offsets of the grid.
     """
     facts, variance = facts_of(utility), reachable.added_variance
-    if variance == 0.0:
+    if variance == 0.0:  # at a kink the curvature is infinite
         return 0.0
     flattest = 0.0 if facts.kink_slopes is None else facts.kink_slopes[0]
     by_slope = (steepest - flattest) / 2.0 * float(np.sqrt(variance))
     return min(by_slope, facts.curvature / 2.0 * variance)
+
+
+def _steepest(problem: StockAugmentedProblem) -> float:
+    """Return L, or the slope of f at the lowest c₀ + G where f has no constant L."""
+    return steepest_slope(problem.utility, problem.lowest - problem.highest)
 
 
 def best_initial_stock(problem: StockAugmentedProblem) -> tuple[float, float]:
@@ -128,7 +132,7 @@ def best_initial_stock(problem: StockAugmentedProblem) -> tuple[float, float]:
         problem.objective,
         low,
         high,
-        steepest_slope(utility, low + problem.lowest),
+        _steepest(problem),
         facts.curvature,
         (1e-12 if enumerated else 1e-6) * max(high - low, 1e-300),
         -problem.reachable.offsets[-1][:, 0] if enumerated else None,

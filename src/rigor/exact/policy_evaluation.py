@@ -59,6 +59,7 @@ def policy_metrics(
         "objective_exact": objective,
         "objective_optimal": target.value,
         "initial_stock_optimal": target.c0,
+        "stock_error": target.stock_error,
         "regret": 0.0 if is_optimal else target.value - objective,
         **model.statistics(outcome),
     }
@@ -152,7 +153,6 @@ def measure(config: Config, agent: GreedyPolicy) -> dict[str, Any]:
         )
         return {
             **policy_metrics(config.risk, model, factors, rule, outcome, target),
-            "stock_error": target.stock_error,
             "objective_random": objective_of(config.risk, random),
             "return_low": float(random.returns[0]),
             "return_high": float(random.returns[-1]),

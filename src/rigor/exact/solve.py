@@ -83,9 +83,9 @@ def solve_finite(config: Config, progress: SolverLine) -> ExactSolution:
         outcome = evaluate_policy(model, factors, reachable, rule, discount_index=1)
     rule = decision_rule(tables, reachable)
     metrics = policy_metrics(config.risk, model, factors, rule, outcome, target)
-    metrics |= {"initial_stock": c0, "search_gap": own.search_gap, "stock_error": own.stock_error}
-    if own.stock_error:
-        progress.note(grid_note(max_stocks, own.stock_error))
+    metrics |= {"initial_stock": c0, "search_gap": own.search_gap}
+    if target.stock_error:
+        progress.note(grid_note(max_stocks, target.stock_error))
     if config.exact.grid and with_stock and clock_runs:
         problem = StockAugmentedProblem(model, discount, config.risk, max_stocks, progress)
         metrics |= search_grid(config, problem, own, progress)

@@ -61,9 +61,9 @@ def processes_share_gpus(asked: bool) -> Iterator[None]:
         places = {f"CUDA_MPS_{name}_DIRECTORY": f"{folder}/{name}" for name in ("PIPE", "LOG")}
         for place in places.values():
             Path(place).mkdir()
-        places["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # in which nvidia-smi and SLURM number them
         numbers = ",".join(map(str, range(len(gpus))))
-        with environment(places):
+        # the service numbers GPUs as nvidia-smi and SLURM do
+        with environment(places | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}):
             _start()
             try:
                 with environment({"CUDA_VISIBLE_DEVICES": numbers} if gpus else {}):

@@ -239,8 +239,8 @@ class Recorded:
             raise cause
         reason = str(cause).partition("\n")[0]
         warnings.warn(
-            f"the GPU cannot record this work and runs it kernel by kernel, which is "
-            f"slower: {reason}",
+            "the GPU cannot record this work and runs it kernel by kernel, which is slower: "
+            f"{reason}",
             stacklevel=3,
         )
         self._recorder = None

@@ -35,17 +35,19 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         built = "this torch is a CPU build" if torch.version.cuda is None else "torch sees no GPU"
         raise UserError(f"device=cuda: {built}; use device=cpu, or install torch for CUDA")
-    auto = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(auto if name == "auto" else name)
+    asked = name
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
     if device.type == "cuda":
         try:
             torch.zeros(1, device=device).add_(1).item()
         except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
+            if "no kernel image" not in str(error):  # a busy GPU may be free in the next try
+                raise
             raise UserError(
-                f"device={name}: torch {torch.__version__} cannot use this GPU ({reason}); use "
-                "device=cpu, or another build: make clean, then make setup TORCH=cu126, which has "
-                "code for older cards"
+                f"device={asked}: torch {torch.__version__} has no code for this GPU; use "
+                "device=cpu, or the build for older cards: make clean, then make setup TORCH=cu126"
             ) from error
     return device
 
