@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from command_line import TINY, Done, environment, finish, rigor_train
@@ -27,6 +28,11 @@ def runs(out: Path) -> list[Path]:
 
 def states(out: Path) -> list[str]:
     return [RunDirectory(path).state() for path in runs(out)]
+
+
+def newest(run: Path) -> int:
+    """Return the step of a run's newest checkpoint; 0 if there is none."""
+    return max((int(path.name[5:]) for path in run.glob("checkpoints/step_*")), default=0)
 
 
 def rows(run: Path) -> list[dict[str, str]]:
@@ -72,18 +78,20 @@ class ClusterSweep:
     def jobs(self) -> list[str]:
         return [each.job for each in read_manifest(self.directory).submissions]
 
-    def at_work(self, n: int = 2) -> list[Path]:
-        """Wait until `n` runs have saved, and return them before any of them is done.
+    @contextlib.contextmanager
+    def at_work(self, n: int = 2, after: int = 0) -> Iterator[list[Path]]:
+        """Wait until `n` runs have saved, and hold them there for the length of the block.
 
-        They are short, and the first would be done before the last has begun: each is stopped where
-        it has saved, and all continue at the end.
+        They are short: the first would be done before the last has begun, or before what is done to
+        the last. So each is stopped once it has saved at a step above `after`, and those whose
+        process is still there continue at the block's end.
         """
         stopped: dict[Path, int] = {}
 
         def saved() -> list[Path] | None:
             for run in runs(self.out):
                 working = run not in stopped and RunDirectory(run).state() == "running"
-                if working and list(run.glob("checkpoints/step_*")):
+                if working and newest(run) > after:
                     with contextlib.suppress(ProcessLookupError):
                         pid = self.member(run)
                         os.kill(pid, signal.SIGSTOP)
@@ -91,10 +99,10 @@ class ClusterSweep:
             return sorted(stopped) if len(stopped) >= n else None
 
         try:
-            return self.slurm.until(saved)
+            yield self.slurm.until(saved)
         finally:
             for pid in stopped.values():
-                with contextlib.suppress(ProcessLookupError):  # SLURM has ended it
+                with contextlib.suppress(ProcessLookupError):  # SLURM or the test has ended it
                     os.kill(pid, signal.SIGCONT)
 
     def member(self, run: Path) -> int:

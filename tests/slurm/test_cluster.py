@@ -1,13 +1,12 @@
 """Sweeps on a real SLURM with preemption, time limits, dead nodes and killed processes."""
 
-import contextlib
 import os
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_sweep import LONG, SLURM, runs, same, states
+from cluster_sweep import LONG, SLURM, newest, runs, same, states
 from command_line import COMMAND, TINY, environment, finish, refused, rigor_train, start
 
 from rigor.runs.directory import RunDirectory
@@ -151,12 +150,11 @@ def test_four_runs_use_two_tasks_and_a_failure_does_not_affect_the_others(cluste
 
 def test_after_a_signal_a_run_saves_and_its_task_is_requeued(cluster, undisturbed):
     cluster.submit()
-    cluster.at_work()
-    (job,) = cluster.jobs()
-    for task, name in ((f"{job}_1", "USR2"), (f"{job}_0", "TERM")):
-        cluster.slurm.ask("scancel", f"--signal={name}", task)
-        # the id of an array's last task is the number of the array
-        cluster.slurm.until(lambda task=task: cluster.slurm.jobs()[task] == "PENDING")
+    with cluster.at_work():
+        (job,) = cluster.jobs()
+        for task, name in ((f"{job}_1", "USR2"), (f"{job}_0", "TERM")):
+            cluster.slurm.ask("scancel", f"--signal={name}", task)
+    cluster.slurm.until(lambda: set(cluster.slurm.jobs().values()) == {"PENDING"})
     assert states(cluster.out) == ["preempted"] * 2
     shown = cluster.status()
     assert "2 queued of 2" in shown
@@ -169,11 +167,10 @@ def test_after_a_signal_a_run_saves_and_its_task_is_requeued(cluster, undisturbe
 
 def test_runs_resume_after_preemption_by_another_partition(cluster, undisturbed):
     cluster.submit("hydra.launcher.partition=spare", "hydra.launcher.runs_per_gpu=2")
-    cluster.at_work()
-    quiet = ("--output=/dev/null", "--cpus-per-task=8")
-    other = cluster.slurm.ask("sbatch", "--parsable", *quiet, "--wrap=sleep 300")
-    requeued_by = cluster.slurm.until(lambda: cluster.slurm.jobs().get(other.strip()) == "RUNNING")
-    assert requeued_by
+    with cluster.at_work():  # SLURM continues what it takes the place of
+        quiet = ("--output=/dev/null", "--cpus-per-task=8")
+        other = cluster.slurm.ask("sbatch", "--parsable", *quiet, "--wrap=sleep 300")
+        cluster.slurm.until(lambda: cluster.slurm.jobs().get(other.strip()) == "RUNNING")
     assert states(cluster.out) == ["preempted"] * 2
     assert "2 queued of 2" in cluster.status()
     cluster.slurm.ask("scancel", other.strip())
@@ -183,13 +180,10 @@ def test_runs_resume_after_preemption_by_another_partition(cluster, undisturbed)
 
 def test_runs_resume_after_the_time_limit(cluster, undisturbed):
     cluster.submit("hydra.launcher.time=1", seeds="0")
-    (run,) = cluster.at_work(1)
-    # stopped until the warning of SLURM, half a minute before the limit and its grace
-    os.kill(cluster.member(run), signal.SIGSTOP)
-    (job,) = cluster.jobs()
-    log = cluster.slurm.directory / "slurmctld.log"
-    cluster.slurm.until(lambda: f"warning signal 12 to JobId={job}" in log.read_text())
-    os.kill(cluster.member(run), signal.SIGCONT)
+    with cluster.at_work(1):  # half a minute before the limit and its grace
+        (job,) = cluster.jobs()
+        log = cluster.slurm.directory / "slurmctld.log"
+        cluster.slurm.until(lambda: f"warning signal 12 to JobId={job}" in log.read_text())
     cluster.slurm.until(lambda: cluster.slurm.jobs() == {job: "PENDING"})
     assert states(cluster.out) == ["preempted"]
     cluster.slurm.settled()
@@ -198,27 +192,25 @@ def test_runs_resume_after_the_time_limit(cluster, undisturbed):
 
 def test_runs_resume_after_a_requeue_and_a_dead_node(cluster, undisturbed):
     cluster.submit()
-    cluster.at_work()
-    (job,) = cluster.jobs()
-    node = f"NodeName={os.uname().nodename.partition('.')[0]}"
-    cluster.slurm.ask("scontrol", "requeue", job)
+    with cluster.at_work():
+        (job,) = cluster.jobs()
+        cluster.slurm.ask("scontrol", "requeue", job)
     cluster.slurm.until(lambda: set(cluster.slurm.jobs().values()) == {"PENDING"})
+    node = f"NodeName={os.uname().nodename.partition('.')[0]}"
     cluster.slurm.ask("scontrol", "update", node, "State=DRAIN", "Reason=test")
     assert "2 queued of 2" in cluster.status()
-    before = [newest(run) for run in runs(cluster.out)]
+    before = max(newest(run) for run in runs(cluster.out))
     cluster.slurm.ask("scontrol", "update", node, "State=RESUME")
     cluster.slurm.hurry(job)
-    cluster.slurm.until(
-        lambda: all(newest(run) > n for run, n in zip(runs(cluster.out), before, strict=True))
-    )
-    # the node dies: SLURM marks it as down, and every process of the job ends at once
-    cluster.slurm.ask("scontrol", "update", node, "State=DOWN", "Reason=test")
-    for run in runs(cluster.out):
-        pids = [cluster.member(run)]
-        while name_of(pids[-1]) != "slurmstepd":
-            pids.append(parent_of(pids[-1]))
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+    with cluster.at_work(after=before) as found:
+        # the node dies: SLURM marks it as down, and every process of the job ends at once
+        cluster.slurm.ask("scontrol", "update", node, "State=DOWN", "Reason=test")
+        for run in found:
+            pids = [cluster.member(run)]
+            while name_of(pids[-1]) != "slurmstepd":
+                pids.append(parent_of(pids[-1]))
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
     cluster.slurm.until(lambda: "RUNNING" not in cluster.slurm.jobs().values())
     assert "2 queued of 2" in cluster.status()
     # it may have resumed by itself
@@ -235,26 +227,12 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def newest(run: Path) -> int:
-    return max((int(path.name[5:]) for path in run.glob("checkpoints/step_*")), default=0)
-
-
 # --- disturbances that need a retry ---------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def held(pid: int):
-    """Stop a process for a while, so that it is not done before it is cancelled."""
-    os.kill(pid, signal.SIGSTOP)
-    yield
-    with contextlib.suppress(ProcessLookupError):  # SLURM itself has continued it
-        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_cancelled_run_has_saved_and_resumes_only_with_a_retry(cluster, undisturbed):
     cluster.submit()
-    first, _ = cluster.at_work()
-    with held(cluster.member(first)):
+    with cluster.at_work() as (first, _):
         done = cluster.sweep("cancel", first.name)
     assert done.code == 0, done
     cluster.slurm.settled()
@@ -269,12 +247,11 @@ def test_a_cancelled_run_has_saved_and_resumes_only_with_a_retry(cluster, undist
 
 def test_a_killed_run_is_lost_and_the_other_run_of_its_task_continues(cluster, undisturbed):
     cluster.submit("hydra.launcher.runs_per_gpu=2")
-    first, second = cluster.at_work()
-    os.kill(cluster.member(second), signal.SIGSTOP)  # so that it is not done before the status
-    os.kill(cluster.member(first), signal.SIGKILL)
-    cluster.slurm.until(lambda: "1 running, 1 lost of 2" in cluster.status())
-    assert "nothing to retry: 1 running, 1 lost" in cluster.sweep("retry").out  # its task continues
-    os.kill(cluster.member(second), signal.SIGCONT)
+    with cluster.at_work() as (first, second):
+        os.kill(cluster.member(first), signal.SIGKILL)
+        cluster.slurm.until(lambda: "1 running, 1 lost of 2" in cluster.status())
+        shown = cluster.sweep("retry").out
+        assert "nothing to retry: 1 running, 1 lost" in shown  # its task continues
     cluster.slurm.settled()
     assert [RunDirectory(run).state() for run in (first, second)] == ["lost", "done"]
     assert cluster.slurm.ended(cluster.jobs()[0]) == {"0": "FAILED"}
@@ -287,8 +264,7 @@ def test_a_killed_run_is_lost_and_the_other_run_of_its_task_continues(cluster, u
 
     before = newest(first)
     assert cluster.sweep("retry").code == 0
-    cluster.slurm.until(lambda: newest(first) > before)
-    with held(cluster.member(first)):
+    with cluster.at_work(1, after=before):
         done = cluster.sweep("cancel")
     assert done.out.startswith("cancelled: ")
     assert cluster.jobs()[1] in done.out
@@ -302,8 +278,8 @@ def test_a_killed_run_is_lost_and_the_other_run_of_its_task_continues(cluster, u
 
 def test_a_retry_finishes_the_runs_of_a_killed_task(cluster, undisturbed):
     cluster.submit("hydra.launcher.runs_per_gpu=2")
-    first, _ = cluster.at_work()
-    os.kill(parent_of(cluster.member(first)), signal.SIGKILL)
+    with cluster.at_work() as (first, _):
+        os.kill(parent_of(cluster.member(first)), signal.SIGKILL)
     cluster.slurm.settled()
     # depending on the speed of SLURM; the other run may still be saving
     cluster.slurm.until(lambda: set(states(cluster.out)) <= {"preempted", "lost"})
@@ -327,9 +303,9 @@ def test_the_status_says_why_a_job_does_not_start(cluster):
 def test_ctrl_c_during_wait_leaves_the_jobs(cluster):
     command = (*LONG, "seed=0", "-m", *SLURM, "out=out", "hydra.launcher.wait=true")
     process = start(*command, cwd=cluster.place, env=environment(**cluster.slurm.env))
-    cluster.at_work(1)
-    process.send_signal(signal.SIGINT)
-    done = finish(process)
+    with cluster.at_work(1):
+        process.send_signal(signal.SIGINT)
+        done = finish(process)
     assert done.code == 130
     assert "stopped waiting, but the jobs continue; rigor-sweep status" in done.err
     assert list(cluster.slurm.jobs()) == cluster.jobs()

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -52,11 +51,11 @@ def down(nodes: ClusterSweep, node: str) -> None:
 
 def test_runs_spread_over_the_nodes_and_survive_a_dead_one(nodes, undisturbed):
     nodes.submit(*ONE_GPU, seeds="0,1,2,3,4,5")
-    found = nodes.at_work(6)
-    places = [host(run) for run in found]
-    assert sorted(places) == ["node1", "node1", "node2", "node2", "node3", "node3"]
-    dead = [run for run in found if host(run) == "node2"]
-    nodes.slurm.kill_node("node2")
+    with nodes.at_work(6) as found:
+        places = [host(run) for run in found]
+        assert sorted(places) == ["node1", "node1", "node2", "node2", "node3", "node3"]
+        dead = [run for run in found if host(run) == "node2"]
+        nodes.slurm.kill_node("node2")
     down(nodes, "node2")
     shown = nodes.status()
     assert "lost" not in shown
@@ -80,21 +79,19 @@ def test_two_nodes_never_work_on_one_run_without_locks_and_with_wrong_clocks(
     places = [str(nodes.place / "odd"), *([before] if before else [])]
     monkeypatch.setenv("PYTHONPATH", ":".join(places))
     nodes.submit(*ONE_GPU, "+hydra.launcher.extra.nodelist=node1", seeds="0")
-    (run,) = nodes.at_work(1)
-    first = nodes.member(run)
-    os.kill(first, signal.SIGSTOP)  # in the network's sense: neither dead nor heard
-    nodes.slurm.stop_daemon("node1")
-    (job,) = nodes.jobs()
-    nodes.slurm.ask("scontrol", "update", f"JobId={job}", "ReqNodeList=", check=False)
-    down(nodes, "node1")
-    assert "1 queued of 1" in nodes.status()
-    nodes.slurm.ask("scontrol", "update", f"JobId={job}", "ReqNodeList=node2")
-    nodes.slurm.settled()
-    assert RunDirectory(run).state() == "done"
-    assert host(run) == "node2"
-    assert Path(f"/proc/{first}").exists()
-    before = {path: path.read_bytes() for path in run.rglob("*.[cj]s*")}
-    os.kill(first, signal.SIGCONT)
+    with nodes.at_work(1) as (run,):  # held: in the network's sense neither dead nor heard
+        first = nodes.member(run)
+        nodes.slurm.stop_daemon("node1")
+        (job,) = nodes.jobs()
+        nodes.slurm.ask("scontrol", "update", f"JobId={job}", "ReqNodeList=", check=False)
+        down(nodes, "node1")
+        assert "1 queued of 1" in nodes.status()
+        nodes.slurm.ask("scontrol", "update", f"JobId={job}", "ReqNodeList=node2")
+        nodes.slurm.settled()
+        assert RunDirectory(run).state() == "done"
+        assert host(run) == "node2"
+        assert Path(f"/proc/{first}").exists()
+        before = {path: path.read_bytes() for path in run.rglob("*.[cj]s*")}
     nodes.slurm.until(lambda: not Path(f"/proc/{first}").exists())
     assert {path: path.read_bytes() for path in run.rglob("*.[cj]s*")} == before
     assert "node2 works on it; this process ends without saving" in (
@@ -107,9 +104,9 @@ def test_a_requeued_run_waits_for_the_end_of_its_process_on_a_node_that_does_not
     nodes, undisturbed
 ):
     nodes.submit(*ONE_GPU, "train.steps=100000", "train.schedule_steps=800", seeds="0")
-    (run,) = nodes.at_work(1)
-    place, first = host(run), nodes.member(run)
-    nodes.slurm.stop_daemon(place)
+    with nodes.at_work(1) as (run,):
+        place, first = host(run), nodes.member(run)
+        nodes.slurm.stop_daemon(place)
     down(nodes, place)
     assert Path(f"/proc/{first}").exists()
     nodes.slurm.until(lambda: nodes.slurm.hurry_all() and nodes.member(run) not in (first, None))
