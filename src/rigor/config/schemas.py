@@ -139,7 +139,7 @@ class Mlp:
                 f"network.rbf_features={self.rbf_features} with network.embedding="
                 f"{self.embedding}: choose one of the two, the other 0"
             )
-        _one_of("network.action_basis", self.action_basis, ("none", "dueling", "polynomial"))
+        _one_of("network.action_basis", self.action_basis, ("none", "polynomial"))
         _one_of("network.norm", self.norm, NORMS)
         for width in self.hidden:
             _at_least(f"network.hidden={list(self.hidden)}: width", width, 1)

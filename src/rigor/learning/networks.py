@@ -341,7 +341,7 @@ def build_network(
         layers += [nn.LayerNorm(n_out)] if spec.norm == "layer" else []
         layers.append(nn.ReLU())
         n_in = n_out
-    basis = _action_basis(spec, env, shape[0])
+    basis = _action_basis(spec, env)
     n_sets = shape[0] if basis is None else basis.shape[1]
     head = make_head(nn.Linear(n_in, n_sets * shape[1] * shape[2]), shape, basis)
     torso = nn.Sequential(*layers)
@@ -393,29 +393,14 @@ def _mlp_parts(
     return RbfFeatures(n, coordinates), time, stock, after
 
 
-def _action_basis(
-    spec: Mlp | NatureCnn | SmallCnn, env: VectorEnv, n_actions: int
-) -> Tensor | None:
-    """Return the basis of the actions, float32 [A, D], where the config asks for one."""
+def _action_basis(spec: Mlp | NatureCnn | SmallCnn, env: VectorEnv) -> Tensor | None:
+    """Return the basis of the actions, float32 [A, D], where the config asks for it."""
     if not isinstance(spec, Mlp) or spec.action_basis == "none":
         return None
-    if spec.action_basis == "dueling":
-        return dueling_basis(n_actions)
     basis = None if env.problem is None else env.problem.action_basis
     if basis is None:
         raise _undeclared("network.action_basis=polynomial", "action_basis")
     return torch.from_numpy(basis).float()
-
-
-def dueling_basis(n_actions: int) -> Tensor:
-    """Return [1, I − 11ᵀ/A], float32 [A, 1 + A]: a value, and each action's advantage.
-
-    ξ(s, a) = v(s) + adv(s, a) − mean over a′ of adv(s, a′): equation 9 of Wang et al. (2016),
-    "Dueling network architectures for deep reinforcement learning", for quantiles, in the last
-    layer alone.
-    """
-    advantage = torch.eye(n_actions) - 1.0 / n_actions
-    return torch.cat([torch.ones(n_actions, 1), advantage], dim=1)
 
 
 def _undeclared(asked: str, name: str) -> UserError:
