@@ -65,8 +65,9 @@ def test_a_rollout_holds_what_was_played(rollout):
     before, actions, steps = zip(*env.calls, strict=True)
     np.testing.assert_array_equal(rows.action, actions)
     np.testing.assert_array_equal(rows.reward, [step.reward for step in steps])
-    np.testing.assert_array_equal(rollouts._observation.numpy(), before)
     for k, observation in enumerate([*before, last]):
+        seen = rollouts.frames.read(3 * k + torch.arange(3), torch.from_numpy(rows.t[k]))
+        np.testing.assert_array_equal(seen.numpy(), observation)
         greedy = agent.greedy(observation, rows.t[k], rows.stock[k])
         assert (rows.greedy[k] == greedy[:, None]).all()
         at = map(torch.from_numpy, (observation, rows.t[k], rows.stock[k]))

@@ -12,6 +12,7 @@ from scripted import Episode, ScriptedEnv
 
 from rigor.errors import UserError
 from rigor.learning.checkpoint import KEEP, CorruptCheckpoint
+from rigor.learning.frames import frame_shape
 from rigor.learning.replay import Layout, Replay, place_frames, rows_for
 from rigor.learning.replay_file import ReplayFile
 from rigor.runs.memory import RUNS_ON_GPU, SHARE
@@ -30,9 +31,7 @@ SCRIPTS = [
 
 
 def layout_of(env):
-    stacked = env.frame_stack > 1
-    shape = env.observation_shape[1:] if stacked else env.observation_shape
-    return Layout(env.n_envs, shape, env.observation_dtype, env.frame_stack)
+    return Layout(env.n_envs, frame_shape(env), env.observation_dtype, env.frame_stack)
 
 
 def record(env, replay, n_rows):

@@ -15,6 +15,7 @@ from torch import Tensor
 from rigor.config.schemas import TrainParallel
 from rigor.envs.vector import Step, VectorEnv
 from rigor.learning.agent import Agent
+from rigor.learning.frames import RolloutFrames
 from rigor.learning.networks import scale_pixels
 from rigor.learning.rollout import epsilon_greedy
 from rigor.maths import lambda_return
@@ -61,10 +62,8 @@ class Rollouts:
             terminated=np.zeros((n_rows, n), bool),
             valid=np.zeros((n_rows, n), bool),
         )
-        kind = torch.from_numpy(np.empty(0, env.observation_dtype)).dtype
         device, size = self.device, (n, n_horizons, n_quantiles)
-        shape = n_rows, n, *env.observation_shape
-        self._observation = torch.zeros(shape, dtype=kind, device=device)
+        self.frames = RolloutFrames(env, n_rows + 1, device)
         self._predicted = torch.zeros(n_rows + 1, *size, device=device)  # ξ(s, t, S, a′) of rows
         self._newest = torch.zeros(size, device=device)  # of the newest row
         self._t = torch.zeros(n_rows * n, dtype=torch.int64, device=device)
@@ -98,19 +97,21 @@ class Rollouts:
         """Write the states of row k ≤ T and what is predicted there; return greedy actions [E]."""
         rows = self.rows
         rows.t[k], rows.stock[k] = t, stock
-        seen = torch.from_numpy(observation)
-        if k < len(self._observation):
-            self._observation[k].copy_(self.agent.engine.upload(seen))
-            seen = self._observation[k]
-        found = self.greedy_on_device(seen, t, stock).cpu().numpy()  # [E, 1 + M]
+        self.frames.write(k, observation)
+        places = k * len(t) + np.arange(len(t))
+        found = self.greedy_on_device(places, t, stock).cpu().numpy()  # [E, 1 + M]
         self._predicted[k].copy_(self._newest)
         rows.greedy[k] = found[:, 1:]
         return found[:, 0]
 
     @torch.no_grad()
-    def greedy(self, observation: Tensor, t: Tensor, stock: Tensor) -> Tensor:
-        """Return the greedy action and a′ of every horizon, [E, 1 + M]; keep ξ(s, t, S, a′)."""
-        agent = self.agent
+    def greedy(self, places: Tensor, t: Tensor, stock: Tensor) -> Tensor:
+        """Return the greedy action and a′ of every horizon, [E, 1 + M]; keep ξ(s, t, S, a′).
+
+        Args:
+          places: of the observations in the rollout, int64 [E]. t, stock: there.
+        """
+        agent, observation = self.agent, self.frames.read(places, t)
         head = agent.online.head
         hidden = agent.engine.hidden(agent.online, observation, t, stock)
         following = agent.next_actions(head, hidden, t, stock)
@@ -193,8 +194,9 @@ class Rollouts:
     def gradient_step(self, batch: Tensor) -> Tensor:
         """Take one step of RAdam on rows int64 [B] of the rollout, and return the loss."""
         agent, online = self.agent, self.agent.online
-        observation = scale_pixels(self._observation.flatten(0, 1)[batch])
-        hidden = agent.engine.hidden(online, observation, self._t[batch], self._stock[batch])
+        t = self._t[batch]
+        observation = scale_pixels(self.frames.read(batch, t))
+        hidden = agent.engine.hidden(online, observation, t, self._stock[batch])
         selected = online.head.of_actions(hidden, self._action[batch])  # [B, M, N]
         loss = agent.values.loss(selected, self._targets[batch])
         agent.optimizer.zero_grad(set_to_none=True)

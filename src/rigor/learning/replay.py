@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rigor.errors import UserError
 from rigor.learning.engine import upload
+from rigor.learning.frames import stack_places
 from rigor.runs.memory import SHARE, free_memory, runs_on_gpu
 
 Columns = dict[str, np.ndarray]
@@ -151,10 +152,10 @@ class Replay:
         self.added = 0
         columns = layout.columns()
         frame = columns.pop("frame")
-        self._zero_frame = self.n_rows * layout.n_envs  # index of a frame that is always zero
-        shape = (self._zero_frame + 1, *layout.frame_shape)
-        # [rows * E + 1, *frame]: one flat gather serves every environment. The system allocates
-        # the pages of np.zeros when they are written, so a short run stays small.
+        # [rows * E + 1, *frame]: one flat gather serves every environment, and the last frame is
+        # always zero. The system allocates the pages of np.zeros when they are written, so a short
+        # run stays small.
+        shape = (self.n_rows * layout.n_envs + 1, *layout.frame_shape)
         if torch.device(device).type == "cpu":
             self.frames = torch.from_numpy(np.zeros(shape, frame.base))
         else:
@@ -242,9 +243,8 @@ class Replay:
         stack, n_envs = self.layout.stack, self.layout.n_envs
         ages = np.tile(np.arange(stack - 1, -1, -1), (len(rows), 2))  # steps back, [B, 2 · stack]
         ages[:, stack:] -= length[:, None]
-        places = ((rows[:, None] - ages) % self.n_rows) * n_envs + envs[:, None]
-        # The frame `age` steps back exists if t >= age, in this stack and in the next one.
-        places[ages > t[:, None]] = self._zero_frame
+        # the clocks of this stack tell for the next one too, whose ages are less
+        places = stack_places(rows * n_envs + envs, t, ages, n_envs, self.n_rows * n_envs)
         index = upload(torch.from_numpy(places.ravel()), self.frames.device)
         frames = self.frames.index_select(0, index).unflatten(0, places.shape)
         if stack == 1:

@@ -8,6 +8,7 @@ import torch
 from rigor.config.schemas import TrainReplay
 from rigor.envs.vector import VectorEnv
 from rigor.learning.checkpoint import KEEP
+from rigor.learning.frames import frame_shape
 from rigor.learning.replay import Layout, Replay, place_frames
 from rigor.learning.replay_file import ReplayFile
 
@@ -35,10 +36,9 @@ class ReplayMemory:
         device: torch.device,
         checkpoint_every: int,
     ) -> None:
-        stacked = env.frame_stack > 1
         layout = Layout(
             n_envs=env.n_envs,
-            frame_shape=env.observation_shape[1:] if stacked else env.observation_shape,
+            frame_shape=frame_shape(env),
             frame_dtype=env.observation_dtype,
             stack=env.frame_stack,
         )
