@@ -13,7 +13,7 @@ import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/ names
 from rigor.config import config
 from rigor.learning import fast_loss
 from rigor.learning.agent import Agent
-from rigor.learning.networks import scale_pixels
+from rigor.learning.layers import scale_pixels
 from rigor.learning.parallel import Rollouts
 from rigor.learning.replay import Batch, Transitions
 from rigor.maths import quantile

@@ -12,11 +12,11 @@ from rigor.envs.problem import Problem
 from rigor.errors import UserError
 from rigor.learning import checkpoint, fast_loss
 from rigor.learning.agent import Agent
+from rigor.learning.agent_state import agent_state, restore_agent
 from rigor.learning.engine import WARM_UP, Recorded
 from rigor.learning.fast_head import FastHead
 from rigor.learning.networks import QuantileNetwork
 from rigor.learning.replay import Batch, Transitions
-from rigor.learning.training import agent_state, restore_agent
 from rigor.learning.units import follow
 
 CPU = torch.device("cpu")

@@ -9,7 +9,8 @@ from scripted import Episode, ScriptedConfig, assert_same, session
 from rigor.errors import UserError
 from rigor.learning import checkpoint, fast_loss, milestones, value_targets
 from rigor.learning.agent import Agent
-from rigor.learning.training import Training, agent_state
+from rigor.learning.agent_state import agent_state
+from rigor.learning.training import Training
 from rigor.runs.metrics import read
 
 SCRIPTS = [

@@ -10,8 +10,10 @@ from rigor.config.schemas import Mlp, NatureCnn, SmallCnn
 from rigor.envs.problem import Problem
 from rigor.errors import UserError
 from rigor.learning import fast_head
+from rigor.learning.build_network import build_network
 from rigor.learning.fast_head import FastHead
-from rigor.learning.networks import Head, NumberEmbedding, RbfFeatures, build_network
+from rigor.learning.layers import NumberEmbedding, RbfFeatures
+from rigor.learning.networks import Head
 from rigor.learning.observations_seen import ObservationsSeen
 
 

@@ -10,9 +10,9 @@ from scripted import Episode, ScriptedConfig, ScriptedEnv, assert_same, session
 
 from rigor.errors import UserError
 from rigor.learning.agent import Agent
+from rigor.learning.agent_state import agent_state
 from rigor.learning.parallel import Rollouts
 from rigor.learning.replay import Batch
-from rigor.learning.training import agent_state
 from rigor.runs.metrics import read
 
 CPU = torch.device("cpu")

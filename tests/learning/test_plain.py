@@ -10,9 +10,9 @@ from scripted import Episode, ScriptedEnv
 
 from rigor.learning import fast_head
 from rigor.learning.agent import Agent
+from rigor.learning.agent_state import agent_state, restore_agent
 from rigor.learning.networks import Head
 from rigor.learning.replay import Batch, Transitions
-from rigor.learning.training import agent_state, restore_agent
 from rigor.maths import objective, quantile
 from rigor.maths.utility import is_mean
 

@@ -12,8 +12,8 @@ from scripted import Episode, ScriptedConfig, assert_same, session
 from rigor.errors import UserError
 from rigor.launch.execute import execute
 from rigor.learning import checkpoint
+from rigor.learning.agent_state import agent_state
 from rigor.learning.rollout import play_episodes
-from rigor.learning.training import agent_state
 from rigor.runs.metrics import read
 
 # CartPole, 400 steps: rows every 20, evaluations every 100, checkpoints every 40, updates from 20

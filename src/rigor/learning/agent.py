@@ -19,10 +19,12 @@ from rigor.config.config import Config
 from rigor.config.schemas import TrainReplay
 from rigor.envs.problem import return_to_go
 from rigor.envs.vector import VectorEnv
+from rigor.learning.build_network import build_network
 from rigor.learning.engine import Engine, move
 from rigor.learning.fast_head import FastHead
 from rigor.learning.initial_stock import StockCandidates, predicted_objectives
-from rigor.learning.networks import Head, ValueHead, build_network, scale_pixels
+from rigor.learning.layers import scale_pixels
+from rigor.learning.networks import Head, ValueHead
 from rigor.learning.observations_seen import ObservationsSeen
 from rigor.learning.replay import Batch, Transitions
 from rigor.learning.returns_seen import ReturnsSeen

@@ -16,7 +16,7 @@ from rigor.config.schemas import TrainParallel
 from rigor.envs.vector import Step, VectorEnv
 from rigor.learning.agent import Agent
 from rigor.learning.frames import RolloutFrames
-from rigor.learning.networks import scale_pixels
+from rigor.learning.layers import scale_pixels
 from rigor.learning.rollout import epsilon_greedy
 from rigor.maths import lambda_return
 

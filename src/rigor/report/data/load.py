@@ -126,7 +126,7 @@ class Run:
         from rigor.errors import UserError
         from rigor.learning import checkpoint
         from rigor.learning.agent import Agent
-        from rigor.learning.training import restore_agent
+        from rigor.learning.agent_state import restore_agent
 
         config = self.built()
         level = _level(config, tau, kappa)
