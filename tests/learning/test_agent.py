@@ -22,9 +22,9 @@ from rigor.learning.units import follow
 CPU = torch.device("cpu")
 
 # Hyperbolic k = 1, m = 2, gamma_max = .75: b = (1 - .75)^(1/2) = .5, nodes u = 0, .5 and so
-# Γ = (0, .5), w = (.5, .5). Readouts: (.5, .5) at t = 0, (0, .25) at 1, (0, .125) at 2; masses 1,
+# Γ = (0, .5), w = (.5, .5). w_i γ_i^t: (.5, .5) at t = 0, (0, .25) at 1, (0, .125) at 2; d̃_t 1,
 # .25, .125; normalised weights (.5, .5), then (0, 1).
-TWO_HEADS = [
+TWO_HORIZONS = [
     "agent=multihorizon",
     "discount=hyperbolic",
     "discount.k=1",
@@ -86,8 +86,8 @@ def batch_of(t, reward=None, terminated=None, stock=None, actions=2, seed=0):
     )
 
 
-# Two actions, [A, M, N]. Means of the heads: (10, 1) and (0, 2).
-HEADS = [[[9.0, 11.0], [0.5, 1.5]], [[-1.0, 1.0], [2.0, 2.0]]]
+# Two actions, [A, M, N]. Means of the horizons: (10, 1) and (0, 2).
+QUANTILES = [[[9.0, 11.0], [0.5, 1.5]], [[-1.0, 1.0], [2.0, 2.0]]]
 
 
 # The greedy action at t = 0 is 0 by (10 + 1)/2 against (0 + 2)/2, at t = 1 it is 1 by 2 against 1.
@@ -99,9 +99,9 @@ HEADS = [[[9.0, 11.0], [0.5, 1.5]], [[-1.0, 1.0], [2.0, 2.0]]]
         ("time_inconsistent", [0, 0, 0]),
     ],
 )
-def test_readout_follows_the_clock_or_stays_at_zero(compose, variant, actions):
-    agent = make_agent(compose, *TWO_HEADS, f"variant={variant}")
-    rig(agent, HEADS)
+def test_the_mixture_follows_the_clock_or_stays_at_zero(compose, variant, actions):
+    agent = make_agent(compose, *TWO_HORIZONS, f"variant={variant}")
+    rig(agent, QUANTILES)
     t = np.array([0, 1, 5])
     assert agent.greedy(np.zeros((3, 3), np.float32), t, np.zeros(3)).tolist() == actions
 
@@ -111,7 +111,7 @@ def test_readout_follows_the_clock_or_stays_at_zero(compose, variant, actions):
     [("time_consistent", True), ("time_aware", True), ("time_inconsistent", False)],
 )
 def test_only_two_variants_see_the_time(compose, variant, sees):
-    agent = make_agent(compose, *TWO_HEADS, f"variant={variant}")
+    agent = make_agent(compose, *TWO_HORIZONS, f"variant={variant}")
     observation, stock = torch.ones(1, 3), torch.zeros(1)
     there, later = (agent.online(observation, torch.tensor([t]), stock) for t in (0, 4))
     assert torch.equal(there, later) is not sees
@@ -127,8 +127,8 @@ def test_greedy_for_cvar_depends_on_the_stock(compose):
 
 
 def test_act_mixes_uniform_actions_in_at_the_rate_epsilon(compose):
-    agent = make_agent(compose, *TWO_HEADS, actions=4)
-    rig(agent, [*HEADS, *HEADS])
+    agent = make_agent(compose, *TWO_HORIZONS, actions=4)
+    rig(agent, [*QUANTILES, *QUANTILES])
     rng = np.random.default_rng(0)
     many = (np.zeros((4000, 3), np.float32), np.zeros(4000, np.int64), np.zeros(4000))
     assert set(agent.act(*many, 0.0, rng).tolist()) == {0}
@@ -140,7 +140,7 @@ def test_act_mixes_uniform_actions_in_at_the_rate_epsilon(compose):
 
 def test_acting_draws_as_much_whatever_epsilon_is(compose):
     """Else a run's later random numbers would depend on which actions were random."""
-    agent = make_agent(compose, *TWO_HEADS)
+    agent = make_agent(compose, *TWO_HORIZONS)
     one = (np.zeros((3, 3), np.float32), np.zeros(3, np.int64), np.zeros(3))
     after = []
     for epsilon in (0.0, 0.5, 1.0):
@@ -151,9 +151,9 @@ def test_acting_draws_as_much_whatever_epsilon_is(compose):
 
 
 def test_targets_mask_termination_and_back_each_horizon_up_by_its_own_factor(compose):
-    agent = make_agent(compose, *TWO_HEADS, "train.double=target")
-    rig(agent, HEADS)
-    # t + 1 is 1 or more, so the next action is 1: heads (-1, 1) and (2, 2); factors 0 and .5
+    agent = make_agent(compose, *TWO_HORIZONS, "train.double=target")
+    rig(agent, QUANTILES)
+    # t + 1 is 1 or more, so the next action is 1: quantiles (-1, 1) and (2, 2); factors 0 and .5
     batch = batch_of(t=[0, 3, 3], reward=[7.0, -1.0, -1.0], terminated=[False, False, True])
     expected = [[[7, 7], [8, 8]], [[-1, -1], [0, 0]], [[-1, -1], [-1, -1]]]
     torch.testing.assert_close(targets(agent, batch), torch.tensor(expected, dtype=torch.float32))
@@ -168,20 +168,20 @@ def test_targets_of_one_horizon_use_the_discount_of_their_time(compose):
 
 
 def test_the_frozen_clock_chooses_the_next_action_as_at_zero(compose):
-    agent = make_agent(compose, *TWO_HEADS, "variant=time_aware")
-    rig(agent, HEADS)
-    # action 0 in spite of t + 1 = 1: heads (9, 11) times 0, (.5, 1.5) times .5
+    agent = make_agent(compose, *TWO_HORIZONS, "variant=time_aware")
+    rig(agent, QUANTILES)
+    # action 0 in spite of t + 1 = 1: quantiles (9, 11) times 0, (.5, 1.5) times .5
     expected = torch.tensor([[[0.0, 0.0], [0.25, 0.75]]])
     torch.testing.assert_close(targets(agent, batch_of(t=[0])), expected)
 
 
 def test_per_head_bootstraps_each_horizon_from_its_own_best_action(compose):
     # Γ = (.25, .75) by the middles of the cells (0, .5) and (.5, 1)
-    midpoint = [*TWO_HEADS, "horizons.quadrature=midpoint", "variant=time_inconsistent"]
+    midpoint = [*TWO_HORIZONS, "horizons.quadrature=midpoint", "variant=time_inconsistent"]
     shared = make_agent(compose, *midpoint)
     each = make_agent(compose, *midpoint, "agent.bootstrap=per_head")
     for agent in (shared, each):
-        rig(agent, HEADS)
+        rig(agent, QUANTILES)
     # head 0 prefers action 0 (mean 10), head 1 prefers action 1 (mean 2)
     torch.testing.assert_close(
         targets(each, batch_of(t=[0])), torch.tensor([[[2.25, 2.75], [1.5, 1.5]]])
@@ -385,14 +385,14 @@ def test_a_recorded_agent_learns_and_acts_as_one_that_is_not(compose, risk):
     assert [one.replays for one in recorders] == [9 - WARM_UP] * 2
 
 
-def test_losses_add_up_until_they_are_told(compose):
+def test_losses_add_up_until_they_are_logged(compose):
     agent = make_agent(compose)
     batch = batch_of(t=[0, 1], reward=[1.0, 2.0])
     losses = [agent.update(batch).item() for _ in range(3)]
     assert agent.loss_sum.item() == pytest.approx(sum(losses), rel=1e-12)
 
 
-def test_target_network_starts_as_a_copy_and_moves_by_its_share(compose):
+def test_target_network_starts_as_a_copy_and_moves_by_its_smoothing(compose):
     agent = make_agent(compose, "train.target_smoothing=0.25")
     pairs = list(zip(agent.target.parameters(), agent.online.parameters(), strict=True))
     assert all(torch.equal(*pair) for pair in pairs)
@@ -418,7 +418,7 @@ def test_smoothing_of_one_is_an_exact_copy_and_no_alias(compose):
 
 @pytest.mark.parametrize("clip", [False, True])
 def test_stock_is_the_initial_stock_and_the_discounted_rewards(compose, clip):
-    agent = make_agent(compose, *TWO_HEADS, clip=clip)
+    agent = make_agent(compose, *TWO_HORIZONS, clip=clip)
     rewards = np.array([3.0, -0.5, 1.0, -7.0])
     total = np.array([-2.0])
     for t, reward in enumerate(rewards):
@@ -444,9 +444,9 @@ def test_relabelled_stocks_are_those_of_the_same_rewards(compose):
     np.testing.assert_allclose(np.quantile(starts, [0.1, 0.5, 0.9]), [-2.6, -1.0, 0.6], atol=0.15)
 
 
-@pytest.mark.parametrize(("share", "moved"), [(0.0, 0), (1.0, 50)])
-def test_relabelling_none_or_all(compose, share, moved):
-    agent = make_agent(compose, "risk=cvar", f"outer.relabel={share}")
+@pytest.mark.parametrize(("fraction", "moved"), [(0.0, 0), (1.0, 50)])
+def test_relabelling_none_or_all(compose, fraction, moved):
+    agent = make_agent(compose, "risk=cvar", f"outer.relabel={fraction}")
     batch = batch_of(t=[1] * 50, stock=np.full(50, 4.0))
     agent.relabel(batch, np.random.default_rng(0))
     assert (batch.stock != 4.0).sum() == moved
@@ -476,8 +476,8 @@ def test_initial_stock_maximises_the_predicted_objective(compose):
 
 
 def test_initial_stock_reads_the_bundle_at_time_zero(compose):
-    # Two heads with weights (.5, .5): outcomes {(1 + 3)/2, (3 + 5)/2} = {2, 4}, so c = -2
-    options = [*TWO_HEADS, "risk=cvar", "risk.tau=0.5", "outer.points=9"]
+    # Two horizons with weights (.5, .5): outcomes {(1 + 3)/2, (3 + 5)/2} = {2, 4}, so c = -2
+    options = [*TWO_HORIZONS, "risk=cvar", "risk.tau=0.5", "outer.points=9"]
     agent = make_agent(compose, *options, "outer.low=-4", "outer.high=4")
     rig(agent, [[[1.0, 3.0], [3.0, 5.0]]] * 2)
     agent.choose_initial_stock(np.zeros((1, 3), np.float32))
@@ -578,7 +578,7 @@ def test_a_loaded_agent_with_convolutions_learns_on_as_the_saved_one(compose, tm
     assert_goes_on_alike(agent, make(9), batch)
 
 
-def test_targets_of_branches_lie_side_by_side(compose):
+def test_targets_of_sampled_next_states_lie_side_by_side(compose):
     agent = make_agent(compose, "discount.gamma=0.5", "agent.quantiles=2")
     rig(agent, [[[0.0, 0.0]], [[2.0, 6.0]]])
     batch = batch_of(t=[0, 1], reward=[1.0, 1.0], actions=2)
@@ -681,7 +681,7 @@ def test_new_units_keep_the_function_of_the_networks(compose, network):
     torch.testing.assert_close(target, before, rtol=1e-4, atol=1e-3)
 
 
-def test_the_loss_is_compiled_for_the_targets_of_all_branches(compose, monkeypatch):
+def test_the_loss_is_compiled_for_the_targets_of_all_sampled_next_states(compose, monkeypatch):
     shapes = []
 
     def compiled(x, y, levels, kappa):

@@ -57,7 +57,7 @@ def test_outcome_is_a_comonotone_coupling() -> None:
 
 @pytest.mark.parametrize("utility", ALL, ids=str)
 def test_action_values_rank_as_the_papers_formula(utility: Utility) -> None:
-    # Q = mean_j f(S + Σ_i readout_i ξ_ij)/D, here at D of order 1 where it can be computed
+    # Q = mean_j f(S + Σ_i w_i γ_i^t ξ_ij)/D, here at D of order 1 where it can be computed
     quantiles, weights = random_batch(3)
     discount = torch.linspace(0.4, 1.0, 6, dtype=torch.float64)
     stock = torch.tensor([-2.0, -1.0, -0.1, 0.1, 1.0, 2.0], dtype=torch.float64)
