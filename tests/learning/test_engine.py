@@ -1,5 +1,8 @@
 """Recording, with a recorder that keeps the call: what a GPU does, but for the kernels."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -46,6 +49,36 @@ def test_arguments_may_be_views_and_are_not_kept():
         given = torch.from_numpy(window)[:, 1:]
         assert function(given, given).item() == (window[:, 1:] ** 2).sum()
         window += 1
+
+
+def test_no_garbage_is_collected_while_a_call_is_recorded():
+    """A graph that the collector frees during a recording of CUDA would end that recording."""
+
+    class Cycle:
+        pass
+
+    left = Cycle()
+    left.itself = left
+    before = weakref.ref(left)
+    seen = []
+
+    class Watching(CallRecorder):
+        def record(self, call):
+            seen.append((before() is None, gc.isenabled()))
+            return super().record(call)
+
+    function = Recorded(weighted, CPU, Watching())
+    gc.disable()  # the cycle stays until it is collected on purpose
+    try:
+        del left
+        for _ in range(WARM_UP):
+            function(np.ones(2), np.ones(2))
+        gc.enable()
+        function(np.ones(2), np.ones(2))
+    finally:
+        gc.enable()
+    assert seen == [(True, False)]
+    assert gc.isenabled()
 
 
 def test_a_recording_that_runs_out_of_memory_says_so():

@@ -4,10 +4,11 @@ Nothing here changes the algorithm. An update of these networks is some two hund
 and a GPU would wait for Python to launch each one. A CUDA graph launches all of them at once.
 """
 
+import gc
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -216,7 +217,8 @@ class Recorded:
             if found.calls <= WARM_UP:
                 return self._recorder.warm_up(lambda: self._function(*found.arguments))
             try:
-                found.recorded = self._recorder.record(lambda: self._function(*found.arguments))
+                with _no_garbage_collection():
+                    found.recorded = self._recorder.record(lambda: self._function(*found.arguments))
             except torch.OutOfMemoryError:
                 raise  # running without a recording would not help
             except RuntimeError as error:
@@ -245,6 +247,19 @@ class Recorded:
         )
         self._recorder = None
         return self._function(*found.arguments)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect garbage before the block, and none in it: to free a graph would end a recording."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class CudaGraphs:

@@ -5,6 +5,7 @@ observation after the step is in the next row. So the final observation of an ep
 its own, that of the autoreset, from which no batch starts.
 """
 
+import gc
 import os
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -121,6 +122,8 @@ def place_frames(
     """
     if device.type == "cuda":
         frames = rows_for(capacity, layout) * layout.columns()["frame"].itemsize
+        gc.collect()  # a run before this one in the same process may have left its memory
+        torch.cuda.empty_cache()
         free_on_gpu, all_of_gpu = torch.cuda.mem_get_info(device)
         # The other half is for the networks.
         if frames < 0.5 * min(free_on_gpu, all_of_gpu / runs_on_gpu()):
