@@ -331,6 +331,7 @@ def _pieces(training: Any, state: Any, device: str) -> dict[str, float]:
     now = state.observation, state.t, state.stock
     if training.memory is None:
         rollouts = Rollouts(agent, env, spec)
+        rollouts._t.fill_(env.frame_stack)  # all frames of the stacks are read
         rows = agent.engine.upload(np.arange(spec.batch_size))
         parts = rollouts.greedy_on_device, rollouts.gradient_step_on_device
         act = _milliseconds(lambda: rollouts.predict(0, *now), device)

@@ -221,6 +221,12 @@ def test_members_of_an_environment_and_of_its_copies_are_named():
     check_environment("env=mine", SimpleNamespace(problem=None), learns=False)
     copies = Tabular(None, None, "chain", 5, 2, 0, 10, 1000, 8).make(2, evaluation=False)
     check_copies("env=mine", copies)
+    copies.frame_stack = 4
+    with pytest.raises(
+        UserError, match=r"frame_stack is 4, but observations have the shape \(6,\)"
+    ):
+        check_copies("env=mine", copies)
+    copies.frame_stack = 1
     del copies.frames_per_step
     with pytest.raises(UserError, match=r"env=mine: the result of make\(\).*frames_per_step"):
         check_copies("env=mine", copies)

@@ -75,10 +75,10 @@ def test_no_garbage_is_collected_while_a_call_is_recorded():
             function(np.ones(2), np.ones(2))
         gc.enable()
         function(np.ones(2), np.ones(2))
+        assert seen == [(True, False)]
+        assert gc.isenabled()
     finally:
         gc.enable()
-    assert seen == [(True, False)]
-    assert gc.isenabled()
 
 
 def test_a_recording_that_runs_out_of_memory_says_so():

@@ -37,9 +37,9 @@ TERMINATED = [[0, 1, 0, 1, 0, 1], [0] * 6, [0] * 6]
 def rollout(compose):
     """Return a function from overrides to an agent and its first rollout in the scripts."""
 
-    def play(*overrides, epsilon=0.5):
+    def play(*overrides, epsilon=0.5, stack=1):
         config = compose("env.num_envs=3", *overrides, small=SMALL).config
-        env = ScriptedEnv(SCRIPTS)
+        env = ScriptedEnv(SCRIPTS, stack)
         agent = Agent(config, env, CPU, 0)
         rollouts, rng = Rollouts(agent, env, config.train), np.random.default_rng(0)
         observation = env.reset(None)
@@ -73,6 +73,22 @@ def test_a_rollout_holds_what_was_played(rollout):
         at = map(torch.from_numpy, (observation, rows.t[k], rows.stock[k]))
         predicted = agent.online(*at)[torch.arange(3), torch.from_numpy(greedy)]
         torch.testing.assert_close(rollouts._predicted[k], predicted)
+
+
+def test_acting_and_learning_read_the_stacks_that_were_shown(rollout, monkeypatch):
+    agent, rollouts, env, last = rollout(stack=4)
+    shown = np.stack([call[0] for call in env.calls] + [last])
+    read = []
+    real = agent.engine.hidden
+    monkeypatch.setattr(
+        agent.engine, "hidden", lambda net, seen, *at: (read.append(seen), real(net, seen, *at))[1]
+    )
+    rollouts.predict(6, last, rollouts.rows.t[6], rollouts.rows.stock[6])
+    rollouts.learn(np.random.default_rng(0))
+    np.testing.assert_array_equal(read[0].numpy(), last)
+    learned = {seen.numpy().tobytes() for batch in read[1:] for seen in batch}
+    valid = shown[:6][rollouts.rows.valid].astype(np.float32) / np.float32(255.0)
+    assert learned == {observation.tobytes() for observation in valid}
 
 
 @pytest.mark.parametrize("risk", ["mean", "cvar"])

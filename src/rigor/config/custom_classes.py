@@ -55,16 +55,23 @@ def check_environment(name: str, env: Any, learns: bool) -> None:
 
 
 def check_copies(name: str, copies: Any) -> None:
-    """Refuse copies of an environment that lack a member.
+    """Refuse copies of an environment that lack a member, or whose stacks have another length.
 
     Args:
       name: the choice as the user typed it, such as `env=mine`.
       copies: the result of `make`.
 
     Raises:
-      UserError: naming the environment and the missing member.
+      UserError: naming the environment and the member.
     """
-    _check_members(f"{name}: the result of make()", copies, COPIES)
+    what = f"{name}: the result of make()"
+    _check_members(what, copies, COPIES)
+    stack, shape = copies.frame_stack, tuple(copies.observation_shape)
+    if stack > 1 and shape[0] != stack:
+        raise UserError(
+            f"{what}: frame_stack is {stack}, but observations have the shape {shape}; a stack has "
+            "its frames along the first axis; an observation that is no stack has frame_stack=1"
+        )
 
 
 def check_discount(name: str, discount: Any) -> None:

@@ -251,7 +251,7 @@ class Recorded:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collect garbage before the block, and none in it: to free a graph would end a recording."""
+    """Collect garbage before the block and none inside, where freeing a graph would fail."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

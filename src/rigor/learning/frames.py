@@ -49,7 +49,7 @@ class RolloutFrames:
         self._age = torch.arange(env.frame_stack - 1, -1, -1, device=device)
 
     def write(self, row: int, observation: np.ndarray) -> None:
-        """Write the observations [E, *shape] of a row, after those of the rows before."""
+        """Write the observations [E, *shape] of a row; rows are written in order, from 0 on."""
         if self._stack == 1:
             observation = observation[:, None]
         frames = observation if row == 0 else observation[:, -1:]  # [E, S, ...]
@@ -61,7 +61,8 @@ class RolloutFrames:
         """Return observations, [B, *shape].
 
         Args:
-          place: of each one, row · E + copy, int64 [B]. t: agent steps since the reset, int64 [B].
+          place: row · E + copy of the observation, int64 [B]. t: its agent steps since the reset,
+            int64 [B].
         """
         newest = place + (self._stack - 1) * self._n_envs
         places = stack_places(newest, t, self._age, self._n_envs, self._n_places)

@@ -109,7 +109,7 @@ class Rollouts:
         """Return the greedy action and a′ of every horizon, [E, 1 + M]; keep ξ(s, t, S, a′).
 
         Args:
-          places: of the observations in the rollout, int64 [E]. t, stock: there.
+          places: row · E + copy of the observations, int64 [E]. t, stock: at them, [E].
         """
         agent, observation = self.agent, self.frames.read(places, t)
         head = agent.online.head

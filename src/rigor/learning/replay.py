@@ -246,7 +246,7 @@ class Replay:
         stack, n_envs = self.layout.stack, self.layout.n_envs
         ages = np.tile(np.arange(stack - 1, -1, -1), (len(rows), 2))  # steps back, [B, 2 · stack]
         ages[:, stack:] -= length[:, None]
-        # the clocks of this stack tell for the next one too, whose ages are less
+        # a frame exists if age <= t, in the next stack too, whose later frames have negative ages
         places = stack_places(rows * n_envs + envs, t, ages, n_envs, self.n_rows * n_envs)
         index = upload(torch.from_numpy(places.ravel()), self.frames.device)
         frames = self.frames.index_select(0, index).unflatten(0, places.shape)
