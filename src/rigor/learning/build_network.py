@@ -160,4 +160,5 @@ def _convolutions(spec: NatureCnn | SmallCnn, shape: tuple[int, ...]) -> nn.Modu
         layers.append(nn.ReLU())
         n_in = n_out
     trunk = nn.Sequential(*layers, nn.Flatten())
+    # torch's types lack a module's memory format
     return trunk.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
