@@ -8,12 +8,10 @@ several processes.
 """
 
 import copy
-import gc
 import itertools
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -29,6 +27,7 @@ from rigor.cores import cores
 from rigor.errors import UserError
 from rigor.launch.compositions import CachedRepository, Compositions, without_hydra
 from rigor.runs.job import Job, job, with_seed
+from rigor.runs.memory import no_garbage_collection
 
 _PARALLEL_ABOVE = 100  # jobs but for seeds; below it, processes that share nothing take longer
 _MOST_PROCESSES = 8  # login nodes are shared
@@ -64,7 +63,7 @@ class Composer:
         # neighbours have most in common
         alike = [members for seedless in groups.values() for members in seedless.values()]
         processes = min(cores(), _MOST_PROCESSES)
-        with _no_garbage_collection():
+        with no_garbage_collection():  # it would take a fifth of the time
             if len(alike) <= _PARALLEL_ABOVE or processes == 1:
                 return [self._job(number, texts) for number, texts in enumerate(overrides)]
             size = -(-len(alike) // processes)
@@ -194,16 +193,6 @@ def _part(numbers: list[int]) -> dict[int, Job | UserError]:
             found[number] = UserError(str(error))  # without its causes, which may not be picklable
             break
     return found
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection inside the block, where it would take a fifth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _mentions_seed(composed: DictConfig) -> bool:

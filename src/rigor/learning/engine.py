@@ -7,8 +7,8 @@ and a GPU would wait for Python to launch each one. A CUDA graph launches all of
 import gc
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from rigor.config.schemas import Train, TrainParallel
 from rigor.learning.networks import QuantileNetwork
+from rigor.runs.memory import no_garbage_collection
 
 WARM_UP = 3  # calls without recording: libraries choose their kernels, Adam allocates its moments
 LARGEST = 4096  # rows of a call that is recorded; its results keep their memory
@@ -217,7 +218,8 @@ class Recorded:
             if found.calls <= WARM_UP:
                 return self._recorder.warm_up(lambda: self._function(*found.arguments))
             try:
-                with _no_garbage_collection():
+                gc.collect()  # freeing a graph inside a recording would fail
+                with no_garbage_collection():
                     found.recorded = self._recorder.record(lambda: self._function(*found.arguments))
             except torch.OutOfMemoryError:
                 raise  # running without a recording would not help
@@ -247,19 +249,6 @@ class Recorded:
         )
         self._recorder = None
         return self._function(*found.arguments)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Collect garbage before the block and none inside, where freeing a graph would fail."""
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class CudaGraphs:

@@ -1,8 +1,9 @@
 """Memory at hand for one run: the machine's or the container's, shared by runs that run at once."""
 
+import gc
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -58,3 +59,15 @@ def _free_in_groups() -> Iterator[int]:
         for limit, used in _FILES:
             with suppress(OSError, ValueError):  # there is no such group, or its limit is "max"
                 yield int((group / limit).read_text()) - int((group / used).read_text())
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collect no garbage inside the block."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
