@@ -9,7 +9,7 @@ from gambles import GAMBLES
 
 TESTS = os.path.dirname(os.path.dirname(__file__))
 GATE = (
-    *("agent=singlehorizon", "network=mlp", "outer=grid", "evaluate=control"),
+    *("network=mlp", "outer=grid", "evaluate=control"),
     *("network.norm=layer", "network.normalise=true", "env.num_envs=8", "evaluate.every=1"),
     *("train.batch_size=256", "train.update_every=8", "train.learning_rate=3e-3"),
     *("train.weight_average=0.99", "train.target_smoothing=0.03"),
@@ -20,18 +20,19 @@ GATE = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "scale", "limit"),
+    ("name", "scale", "limit", "agent"),
     [
-        ("OneDecision", 1000.0, 100_000),
-        ("BothSigns", 0.01, 10),
-        ("EarnedGain", 1000.0, 500),
+        ("OneDecision", 1000.0, 100_000, "singlehorizon"),
+        ("BothSigns", 0.01, 10, "singlehorizon"),
+        ("EarnedGain", 1000.0, 500, "singlehorizon"),
+        ("EarnedLoss", 0.01, 500, "expected_utility"),
     ],
 )
-def test_gambles_are_chosen_rightly_at_any_scale_and_limit(tmp_path, name, scale, limit):
+def test_gambles_are_chosen_rightly_at_any_scale_and_limit(tmp_path, name, scale, limit, agent):
     _, tau, best, second = GAMBLES[name]
     done = rigor_train(
         *("env=gymnasium", f"env.id=gambles:{name}-v0", f"+env.kwargs.scale={scale}"),
-        *(f"env.max_steps={limit}", "agent=singlehorizon", "discount.gamma=1", "tracker=none"),
+        *(f"env.max_steps={limit}", f"agent={agent}", "discount.gamma=1", "tracker=none"),
         *("risk=cvar", f"risk.tau={tau}", "train.steps=3000", "env.num_envs=8"),
         *("evaluate.every=0.25", "evaluate.final_episodes=2000", "out=out"),
         cwd=tmp_path,
@@ -43,6 +44,7 @@ def test_gambles_are_chosen_rightly_at_any_scale_and_limit(tmp_path, name, scale
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("agent", ["singlehorizon", "expected_utility"])
 @pytest.mark.parametrize(
     "choices",
     [
@@ -51,8 +53,9 @@ def test_gambles_are_chosen_rightly_at_any_scale_and_limit(tmp_path, name, scale
         "env=tabular env.builtin=random env.states=3 env.horizon=4 risk=mean_variance",
     ],
 )
-def test_a_small_gate_against_exact_optima(tmp_path, choices):
-    done = rigor_train(*choices.split(), *GATE, "train.steps=5000", "out=out", cwd=tmp_path)
+def test_a_small_gate_against_exact_optima(tmp_path, choices, agent):
+    chosen = (*choices.split(), f"agent={agent}", *GATE)
+    done = rigor_train(*chosen, "train.steps=5000", "out=out", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     result = json.loads(next((tmp_path / "out").glob("*/result.json")).read_bytes())
     gap = result["objective_optimal"] - result["objective_random"]

@@ -101,6 +101,20 @@ def test_targets_are_shares_of_what_is_possible(compose):
     np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
 
 
+def test_without_the_problems_features_the_bounds_are_those_seen(compose):
+    agent = make_agent(compose, "network=mlp", "risk=cvar", "risk.tau=0.5")  # f = 2 min(x, 0)
+    batch = batch_of(t=[0, 2], stock=[-80, -80], reward=[60, 20], terminated=[False, True])
+    rigged(agent, [0.0] * 30)  # σ = 1/2
+    assert targets(agent, batch).isnan().all()  # nothing was seen to come
+    agent.returns.observe(np.array([-20.0, 60.0]), np.zeros(2), np.array([True, True]))
+    assert (agent.returns.least_to_go, agent.returns.most_to_go) == (-20.0, 60.0)
+    # −80 may become −100 to −20: −200 to −40. At −20, σ = 1/2 is half of −80 to 0: −40.
+    # At t = 2 a reward of 20 counts a quarter, and at the end −75 stays: −150.
+    np.testing.assert_allclose(targets(agent, batch)[:, 0, 0], [160 / 160, 50 / 160], rtol=1e-6)
+    found = predict(agent, np.zeros((1, 2), np.float32), np.zeros(1, np.int64), np.array([-80.0]))
+    np.testing.assert_allclose(found.outcomes[0, :, 0], -120 + 160)  # E f(S_T) − f(S_0)
+
+
 def test_the_loss_is_least_at_the_mean_of_the_targets_and_leaves_the_settled_out(compose):
     learned = make_agent(compose, "risk=cvar").values
     targets = torch.tensor([[[0.2, 0.6]], [[torch.nan, torch.nan]]])

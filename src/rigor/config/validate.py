@@ -12,7 +12,7 @@ from rigor.envs.model import TRANSFORM_EXPONENT, refuse_overflow
 from rigor.envs.problem import Problem
 from rigor.errors import UserError
 from rigor.maths import discount, horizons
-from rigor.maths.utility import is_mean, tail_of
+from rigor.maths.utility import facts_of, is_mean, tail_of
 
 MIN_ROWS = 16
 """Least number of replay rows: with fewer, a stack of frames and its successor hardly fit."""
@@ -136,10 +136,12 @@ def _check_expected_utility(config: Config) -> None:
     """Refuse problems and settings with which the expected utility cannot be learned."""
     problem, agent = config.env.problem, config.agent
     learns = "agent.learns=expected_utility"
-    if problem is None or problem.return_bounds is None or problem.n_decisions is None:
+    bounded = problem is not None and problem.return_bounds is not None and problem.n_decisions
+    if facts_of(config.risk).exponential_rate and not bounded:
         raise UserError(
-            f"{learns} with env={config.option('env')}: needs an environment that knows bounds of "
-            "its returns; use env=gbwm or american_put, or agent.learns=return_quantiles"
+            f"{learns} with risk={config.option('risk')} and env={config.option('env')}: an "
+            "exponential utility needs an environment that knows bounds of its returns, or it may "
+            "overflow; use env=gbwm or american_put, or agent.learns=return_quantiles"
         )
     if not isinstance(config.horizons, horizons.Single):
         raise UserError(
@@ -153,7 +155,7 @@ def _check_expected_utility(config: Config) -> None:
         )
     if not config.variant.clock_runs:
         raise UserError(
-            f"{learns} with a frozen clock: the bounds of the return-to-go follow the clock; use "
+            f"{learns} with a frozen clock: a total outcome follows the clock; use "
             "variant=time_consistent, or agent.learns=return_quantiles"
         )
     if config.risk.needs_stock and config.outer.relabel == 0:
@@ -161,7 +163,8 @@ def _check_expected_utility(config: Config) -> None:
             f"outer.relabel=0 with {learns}: from the first initial stock, 0, every outcome may "
             "already be determined, and nothing would be learned; use outer.relabel=0.5"
         )
-    _refuse_overflow(config, problem)
+    if problem is not None:
+        _refuse_overflow(config, problem)
 
 
 def _refuse_overflow(config: Config, problem: Problem) -> None:

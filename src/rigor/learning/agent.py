@@ -56,8 +56,8 @@ class Agent:
         self.discount = tables.discount  # d̃_t of every t, float64 [max_time + 2]
         bounds = return_to_go(env.problem, self.discount) if uses_bounds(config) else None
         self.knows_bounds = bounds is not None
-        self.values = value_targets(config, tables, bounds, device)
         self.returns, shape = ReturnsSeen(), env.observation_shape
+        self.values = value_targets(config, tables, bounds, self.returns, device)
         normalises = getattr(config.network, "normalise", False) and not self.knows_bounds
         self.observations = ObservationsSeen(shape) if normalises else None
         self.initial_stock = 0.0

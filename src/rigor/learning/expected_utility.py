@@ -1,6 +1,7 @@
 """The agent that learns the normalised expected utility; see `ValueTargets` for its methods."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from rigor.config.config import Config
 from rigor.envs.problem import ReturnToGo
 from rigor.learning.networks import ValueHead
+from rigor.learning.returns_seen import ReturnsSeen
 from rigor.maths import expected_utility
 from rigor.maths.horizons import HorizonTables
 from rigor.maths.utility import Utility
@@ -24,25 +26,39 @@ class ExpectedUtility:
     proportion. The loss is the cross-entropy, whose minimum is the mean of the targets.
     `train.huber`, `train.reduction` and `train.reward_scale` have no effect.
 
+    L_t and H_t are the problem's, or at every t the least and the most that training has seen come
+    to the end of an episode. Where more is seen, σ means another number from then on, and the
+    network learns it anew: seldom, once there were many episodes.
+
     Args:
       config: of the run. tables: of its bundle of one horizon.
-      bounds: of the return-to-go. device: of the network.
+      bounds: of the return-to-go, where the agent uses the problem's own bounds.
+      returns: of the training episodes. device: of the network.
     """
 
     scale = 1.0
     learns_means = True
 
     def __init__(
-        self, config: Config, tables: HorizonTables, bounds: ReturnToGo, device: torch.device
+        self,
+        config: Config,
+        tables: HorizonTables,
+        bounds: ReturnToGo | None,
+        returns: ReturnsSeen,
+        device: torch.device,
     ) -> None:
-        self.utility, self._low, self._high = config.risk, bounds.low, bounds.high
-        self._bounds = torch.tensor(np.stack([bounds.low, bounds.high]), device=device)  # [2, T]
+        self.utility, self._returns = config.risk, returns
+        self._known = None if bounds is None else np.stack([bounds.low, bounds.high])  # [2, T]
         self._discount = torch.tensor(tables.discount, device=device)  # d̃_t, [T]
 
     def compile_loss(
         self, note: Callable[[str], None], batch_size: int, n_samples: int, updates: float
     ) -> None:
         """Do nothing: the loss has one number an action."""
+
+    def follow(self, unit: float) -> float:
+        """Return 1: the outputs have no unit."""
+        return 1.0
 
     def steps(
         self,
@@ -57,8 +73,8 @@ class ExpectedUtility:
         Start is nan where the outcome is determined.
         """
         bootstraps = ~terminated
-        now = self._low[t], self._high[t]
-        after = bootstraps * self._low[t + 1], bootstraps * self._high[t + 1]
+        now, (low, high) = self._bounds(t), self._bounds(t + 1)
+        after = bootstraps * low, bootstraps * high
         found = expected_utility.recursion(self.utility, stock, now, stock_next, after)
         start = np.where(found.undetermined, found.start, np.nan)
         return np.stack([start, found.slope])[..., None]
@@ -89,7 +105,7 @@ class ExpectedUtility:
 
         For the mean this is the expected return-to-go.
         """
-        least, most = expected_utility.utility_bounds(self.utility, stock, *self._bounds[:, t])
+        least, most = expected_utility.utility_bounds(self.utility, stock, *self._bounds(t))
         fractions = predictions[:, :, 0].double().sigmoid()  # σ, [B, A, 1]
         expected = least[:, None, None] + (most - least)[:, None, None] * fractions
         gain = expected - self.utility.f(stock)[:, None, None]
@@ -110,7 +126,7 @@ class ExpectedUtility:
     def objective(self, grid: Tensor, start_values: Tensor) -> Tensor:
         """Return J(c) = −c + E f(S_T), [G], with E f(S_T) from σ and the utility bounds at c."""
         fractions = start_values[..., 0].amax(-1).mean(-1)  # [G]
-        least, most = expected_utility.utility_bounds(self.utility, grid, *self._bounds[:, 0])
+        least, most = expected_utility.utility_bounds(self.utility, grid, *self._bounds(0))
         return least + (most - least) * fractions - grid
 
     def realised(
@@ -126,3 +142,11 @@ class ExpectedUtility:
         end = ends[np.searchsorted(ends, t)]  # the last step before the bootstrap is cut
         f = self.utility.f
         return (f(stocks[end + 1]) - f(stocks[t])) / np.maximum(discount, SMALLEST_DISCOUNT)
+
+    def _bounds(self, t: Any) -> Any:
+        """Return L_t and H_t at times t, as tensors where t is one; numbers where they are seen."""
+        if self._known is None:
+            return self._returns.least_to_go, self._returns.most_to_go
+        on_device = isinstance(t, Tensor)
+        known = torch.as_tensor(self._known, device=t.device) if on_device else self._known
+        return known[:, t]

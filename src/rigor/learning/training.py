@@ -272,6 +272,7 @@ class Training:
         state.score = np.zeros_like(state.score)
         state.stock = np.full_like(state.stock, self.agent.initial_stock)
         state.stock_start = state.stock.copy()
+        self.agent.returns.restart()
         note(f"resumed at step {state.steps} with fresh episodes")
         return state
 

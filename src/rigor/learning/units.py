@@ -24,12 +24,10 @@ def follow(agent: Agent, keep: bool) -> None:
     if agent.knows_bounds:
         return
     networks = dict.fromkeys((agent.online, agent.target, agent.averaged))  # each once
-    returns, before = agent.returns, agent.values.scale
-    unit = returns.reward_unit
-    if agent.config.train.reward_scale is None and unit != before:
-        agent.values.scale = unit
-        for network in networks if keep else ():
-            network.rescale_outputs(before / unit)
+    returns = agent.returns
+    factor = agent.values.follow(returns.reward_unit)
+    for network in networks if keep and factor != 1.0 else ():
+        network.rescale_outputs(factor)
     if agent.observations is not None:
         mean, deviation = agent.observations.mean, agent.observations.deviation
         mean_before, deviation_before = agent.observation_unit

@@ -18,6 +18,7 @@ from rigor.envs.problem import ReturnToGo
 from rigor.learning import fast_loss
 from rigor.learning.expected_utility import ExpectedUtility
 from rigor.learning.networks import ValueHead
+from rigor.learning.returns_seen import ReturnsSeen
 from rigor.maths import lambda_return, objective, outer, quantile
 from rigor.maths.horizons import HorizonTables
 from rigor.maths.utility import Utility, is_mean
@@ -38,8 +39,7 @@ class ValueTargets(Protocol):
     network's outputs. Times t are int64, stocks S_t float64 in learner's reward units.
 
     Attributes:
-      scale: learner's reward that counts as 1 in the network. A change of it must come with
-        one of the network's outputs.
+      scale: learner's reward that counts as 1 in the network; 1 where outputs have no unit.
       learns_means: whether the loss fits means of targets, so that a target may be one.
     """
 
@@ -54,6 +54,13 @@ class ValueTargets(Protocol):
         Args:
           note: for a line of text. batch_size: B. n_samples: K of each target.
           updates: gradient steps of the whole schedule.
+        """
+        ...
+
+    def follow(self, unit: float) -> float:
+        """Let a reward count as 1, unless the config sets one; return the factor of the outputs.
+
+        A network whose outputs are multiplied by it keeps its function.
         """
         ...
 
@@ -124,26 +131,28 @@ class ValueTargets(Protocol):
 
 
 def uses_bounds(config: Config) -> bool:
-    """Tell whether an agent relies on the returns' bounds that a problem knows of itself."""
-    return (
-        config.agent.learns == "expected_utility" or getattr(config.network, "rbf_features", 0) > 0
-    )
+    """Tell whether an agent uses what a problem knows of its returns: with its RBF features."""
+    return getattr(config.network, "rbf_features", 0) > 0
 
 
 def value_targets(
-    config: Config, tables: HorizonTables, bounds: ReturnToGo | None, device: torch.device
+    config: Config,
+    tables: HorizonTables,
+    bounds: ReturnToGo | None,
+    returns: ReturnsSeen,
+    device: torch.device,
 ) -> ValueTargets:
     """Return the implementation that `agent.learns` names.
 
     Args:
-      config: of the run. tables: of its bundle of horizons. bounds: of the return-to-go.
+      config: of the run. tables: of its bundle of horizons.
+      bounds: of the return-to-go, where the agent uses the problem's own bounds.
+      returns: of the training episodes, whose bounds count otherwise.
       device: of the network.
     """
     if config.agent.learns == "return_quantiles":
         return ReturnQuantiles(config, tables, device)
-    if bounds is None:
-        raise ValueError("agent.learns=expected_utility needs an environment with return bounds")
-    return ExpectedUtility(config, tables, bounds, device)
+    return ExpectedUtility(config, tables, bounds, returns, device)
 
 
 class ReturnQuantiles:
@@ -183,6 +192,13 @@ class ReturnQuantiles:
     def scale(self, scale: float) -> None:
         self._scale_on_host = float(scale)
         self._scale.fill_(scale)
+
+    def follow(self, unit: float) -> float:
+        """Set `scale` unless `train.reward_scale` does, and return the factor of the outputs."""
+        if self.train.reward_scale is not None:
+            return 1.0
+        before, self.scale = self.scale, unit
+        return before / unit
 
     def compile_loss(
         self, note: Callable[[str], None], batch_size: int, n_samples: int, updates: float
