@@ -32,7 +32,7 @@ $(READY): pyproject.toml constraints.txt
 
 train: $(READY) ## Breakout with three seeds on a small budget, about 5 minutes
 	$(BIN)/rigor-train env=atari/breakout agent=multihorizon -m seed=0,1,2 \
-	  train.steps=2000 env.max_frames=4000 \
+	  train.steps=20_000 env.max_frames=4000 \
 	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
 
 test: $(READY) ## every test, 15 minutes on two cores

@@ -32,14 +32,16 @@ BATCH = 32
 
 
 def compose(*overrides: str) -> Job:
-    """Return the job that `rigor-train` would run on Breakout."""
+    """Return the job of `rigor-train` on Breakout; learner=replay unless another is named."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
 
     config.register()
+    named = any(override.startswith("learner=") for override in overrides)
+    learner = [] if named else ["learner=replay"]
     with initialize_config_module("rigor.conf", version_base="1.3"):
         composed = hydra_compose(
-            "train", ["env=atari/breakout", *overrides], return_hydra_config=True
+            "train", ["env=atari/breakout", *learner, *overrides], return_hydra_config=True
         )
     return job(composed, OmegaConf.to_container(composed.hydra.runtime.choices))
 

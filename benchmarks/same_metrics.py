@@ -15,7 +15,13 @@ from pathlib import Path
 
 SHORT = ["tracker=none", "device=cpu", "evaluate.episodes=3", "evaluate.final_episodes=3"]
 CARTPOLE = ["env=cartpole", "train.steps=6000", *SHORT]
-BREAKOUT = ["env=atari/breakout", "train.steps=2000", "env.max_frames=4000", *SHORT]
+BREAKOUT = [
+    "env=atari/breakout",
+    "learner=replay",
+    "train.steps=2000",
+    "env.max_frames=4000",
+    *SHORT,
+]
 WEALTH = ["env=gbwm", "train.steps=200_000", *SHORT]
 PUT = ["env=american_put", "train.steps=200_000", *SHORT]
 RUNS = {

@@ -20,6 +20,7 @@ from rigor.runs.directory import RunDirectory
 EXACT = ("agent=backward_induction", "discount=hyperbolic", "tracker=none")
 ATARI = (
     "env=atari/breakout",
+    "learner=replay",
     "agent=multihorizon",
     "tracker=none",
     "train.steps=200",

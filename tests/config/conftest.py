@@ -13,7 +13,7 @@ def cartpole():
 
 @pytest.fixture(scope="session")
 def pong():
-    return composed("env=atari/pong", "agent=multihorizon", "tracker=none")
+    return composed("env=atari/pong", "agent=multihorizon", "learner=replay", "tracker=none")
 
 
 @pytest.fixture(scope="session")

@@ -21,11 +21,13 @@ def test_every_option_composes_and_builds():
         elsewhere = (
             *EXACT.get(group, ()),
             "expected_utility",
-        )  # not possible with every environment
+        )  # not possible with every number of horizons
         return [
             name
             for name in names[group]
-            if "/" not in name and name not in elsewhere and not name.endswith("_parallel")
+            if "/" not in name
+            and name not in elsewhere
+            and not name.endswith(("_parallel", "_default"))
         ]
 
     # The first options of all groups are composed together, then the second ones, and so on.
@@ -73,7 +75,7 @@ def test_the_settings_of_the_paper_and_of_dopamine_are_a_word_away():
 
 
 def test_absolute_steps_are_at_most_a_fraction_of_a_short_run():
-    short = composed("env=atari/pong", "train.steps=4000")
+    short = composed("env=atari/pong", "learner=replay", "train.steps=4000")
     assert (short.train.learning_starts, short.train.epsilon_fraction) == (0.008, 0.1)
     assert short.evaluate.every == 0.05
 
@@ -143,12 +145,28 @@ CARTPOLE = {
 }
 
 
-def test_defaults_on_atari_are_the_papers(pong):
+def test_the_replay_learner_on_atari_has_nearly_the_papers_values(pong):
     assert {key: OmegaConf.select(pong, key) for key in ATARI} == ATARI
     found = choices(pong)
     assert (found["discount"], found["risk"]) == ("hyperbolic", "mean")
     assert (found["horizons"], found["variant"]) == ("multi", "time_consistent")
     assert found["network"] == "nature_cnn"
+
+
+def test_the_learner_of_an_environment_is_its_own_unless_it_or_its_values_are_named():
+    def learner(*given):
+        one = composed(*given)
+        return type(job(one, choices(one)).config.train)
+
+    for env in ("cartpole", "tabular", "gbwm", "american_put", "minatar/asterix"):
+        assert learner(f"env={env}") is schemas.TrainReplay
+    assert learner("env=atari/pong") is schemas.TrainParallel
+    assert learner("env=atari/pong", "learner=replay") is schemas.TrainReplay
+    assert learner("env=atari/pong", "train=atari_paper") is schemas.TrainReplay
+    with pytest.raises(
+        UserError, match=r"learner=parallel with train=atari_paper: .*learner=replay"
+    ):
+        learner("env=atari/pong", "learner=parallel", "train=atari_paper")
 
 
 def test_defaults_on_minatar_are_the_published_ones():

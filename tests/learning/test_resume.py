@@ -429,6 +429,7 @@ def test_breakout_goes_on_from_fresh_games(compose):
         "tracker=none",
         "device=cpu",
         "env=atari/breakout",
+        "learner=replay",
         "env.num_envs=2",
         "agent=multihorizon",
         "horizons.m=2",
@@ -471,7 +472,7 @@ def test_breakout_goes_on_from_fresh_games(compose):
 def test_breakout_evaluations_repeat_whoever_played_before(compose):
     """The emulator is seeded whole: the final games of a resumed run are those of one go."""
     small = ["tracker=none", "env=atari/breakout", "network.hidden=16", "agent.quantiles=5"]
-    job = compose("env.max_frames=120", "env.num_envs=2", small=small)
+    job = compose("env.max_frames=120", "env.num_envs=2", "learner=replay", small=small)
     env = job.config.env.make(2, evaluation=True)
     from rigor.learning.agent import Agent
 

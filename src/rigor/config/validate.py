@@ -113,7 +113,7 @@ def _check_learner(config: Config) -> None:
     n_envs = config.env.num_envs
     parallel = isinstance(config.train, TrainParallel)
     learner = "parallel" if parallel else "replay"
-    if config.choices.get("learner", learner) != learner:
+    if config.choices.get("learner", learner) not in (learner, "default"):
         raise UserError(
             f"learner={config.choices['learner']} with train={config.option('train')}: these are "
             f"values of learner={learner}; name that one, or leave one of the two out"
