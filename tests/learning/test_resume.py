@@ -31,6 +31,12 @@ KINDS = {
         "network.embedding=4",
     ],
     "minatar": ["env=minatar/asterix", "env.num_envs=2", "env.max_steps=40", "network.hidden=16"],
+    "expected utility": [
+        "agent=expected_utility",
+        "agent.quantiles=1",
+        "risk=cvar",
+        "env.num_envs=2",
+    ],
     "time_inconsistent": ["variant=time_inconsistent", "evaluate.epsilon=0.1"],
 }
 

@@ -46,30 +46,3 @@ def test_the_newest_returns_are_kept():
     other.restore(returns.state())
     assert vars(other).keys() == vars(returns).keys()
     assert other.low == 0.0
-
-
-def to_go(returns):
-    return returns.least_to_go, returns.most_to_go
-
-
-def test_what_is_still_to_come_is_seen_from_every_step_of_an_ended_episode():
-    # rewards 2, −3, 4: from the steps on 3, 1 and 4 come, and 0 from the end on
-    one = [([2.0], [2.0], [False]), ([-1.0], [-3.0], [False]), ([3.0], [4.0], [True])]
-    assert to_go(seen(*one)) == (0.0, 4.0)
-    # rewards 1, −5: −4 and −5; the sums of the episode before count no more
-    other = [([0.0], [0.0], [False]), ([1.0], [1.0], [False]), ([-4.0], [-5.0], [True])]
-    assert to_go(seen(*one, *other)) == (-5.0, 4.0)
-    assert to_go(seen(*one, ([9.0], [9.0], [False]))) == (0.0, 4.0)
-
-
-def test_until_an_episode_ends_what_came_since_any_step_counts_as_still_to_come():
-    running = [([2.0], [2.0], [False]), ([-1.0], [-3.0], [False])]
-    assert to_go(seen(*running)) == (-3.0, 2.0)
-    assert to_go(seen(*running, ([3.0], [4.0], [True]))) == (0.0, 4.0)
-
-
-def test_an_episode_that_is_cut_by_a_restart_is_forgotten():
-    returns = seen(([1.0], [1.0], [True]), ([-9.0], [-9.0], [False]))
-    returns.restart()
-    returns.observe(np.array([2.0]), np.array([2.0]), np.array([True]))
-    assert to_go(returns) == (0.0, 2.0)

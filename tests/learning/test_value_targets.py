@@ -106,13 +106,27 @@ def test_without_the_problems_features_the_bounds_are_those_seen(compose):
     batch = batch_of(t=[0, 2], stock=[-80, -80], reward=[60, 20], terminated=[False, True])
     rigged(agent, [0.0] * 30)  # σ = 1/2
     assert targets(agent, batch).isnan().all()  # nothing was seen to come
-    agent.returns.observe(np.array([-20.0, 60.0]), np.zeros(2), np.array([True, True]))
-    assert (agent.returns.least_to_go, agent.returns.most_to_go) == (-20.0, 60.0)
-    # −80 may become −100 to −20: −200 to −40. At −20, σ = 1/2 is half of −80 to 0: −40.
-    # At t = 2 a reward of 20 counts a quarter, and at the end −75 stays: −150.
-    np.testing.assert_allclose(targets(agent, batch)[:, 0, 0], [160 / 160, 50 / 160], rtol=1e-6)
+    yes = np.ones(2, bool)
+    agent.to_go.observe(np.array([0, 1]), np.array([-20.0, 60.0]), yes, yes)
+    # t = 0: −80 may become −100 to −20: −200 to −40. The reward leaves −20, of which, at half the
+    # discount, −10 to 30 may still come: −60 to 0, and σ = 1/2 of it is −30.
+    # t = 2, a quarter: −85 to −65, which are −170 to −130. A reward of 20 leaves −75: −150.
+    found = targets(agent, batch)[:, 0, 0]
+    np.testing.assert_allclose(found, [(200 - 30) / 160, 20 / 40], rtol=1e-6)
     found = predict(agent, np.zeros((1, 2), np.float32), np.zeros(1, np.int64), np.array([-80.0]))
     np.testing.assert_allclose(found.outcomes[0, :, 0], -120 + 160)  # E f(S_T) − f(S_0)
+
+
+def test_between_bounds_that_are_seen_the_target_of_the_mean_contracts(compose):
+    """σ_t = (r − L)/(H − L) + γ (σ_{t+1} (H − L) + L)/(H − L): no slope of 1 at a time limit."""
+    agent = make_agent(compose, "network=mlp")
+    yes = np.ones(4, bool)
+    agent.to_go.observe(np.arange(4), np.array([-1.0, 0.0, 3.0, 1.0]), yes, yes)
+    steps = agent.values.steps(
+        np.arange(2), np.zeros(2), np.ones(2), np.array([1.0, 0.5]), np.zeros(2, bool)
+    )
+    np.testing.assert_allclose(steps[1], 0.5)  # γ
+    np.testing.assert_allclose(steps[0], (1.0 + 1.0 - 0.5) / 4.0)
 
 
 def test_the_loss_is_least_at_the_mean_of_the_targets_and_leaves_the_settled_out(compose):

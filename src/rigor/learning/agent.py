@@ -27,6 +27,7 @@ from rigor.learning.layers import scale_pixels
 from rigor.learning.networks import Head, ValueHead
 from rigor.learning.observations_seen import ObservationsSeen
 from rigor.learning.replay import Batch, Transitions
+from rigor.learning.return_to_go_seen import ReturnToGoSeen
 from rigor.learning.returns_seen import ReturnsSeen
 from rigor.learning.rollout import epsilon_greedy
 from rigor.learning.value_targets import uses_bounds, value_targets
@@ -57,7 +58,9 @@ class Agent:
         bounds = return_to_go(env.problem, self.discount) if uses_bounds(config) else None
         self.knows_bounds = bounds is not None
         self.returns, shape = ReturnsSeen(), env.observation_shape
-        self.values = value_targets(config, tables, bounds, self.returns, device)
+        sees = config.agent.learns == "expected_utility" and not self.knows_bounds
+        self.to_go = ReturnToGoSeen(tables.step_factors[:, 0]) if sees else None
+        self.values = value_targets(config, tables, bounds, self.to_go, device)
         normalises = getattr(config.network, "normalise", False) and not self.knows_bounds
         self.observations = ObservationsSeen(shape) if normalises else None
         self.initial_stock = 0.0

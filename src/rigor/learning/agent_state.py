@@ -21,6 +21,7 @@ def agent_state(agent: Agent) -> dict[str, Any]:
         "reward_unit": agent.values.scale,
         "returns": agent.returns.state(),
         "observations": None if agent.observations is None else agent.observations.state(),
+        "to_go": None if agent.to_go is None else agent.to_go.state(),
         "candidates": agent.candidates.state(),
     }
 
@@ -51,6 +52,8 @@ def restore_agent(agent: Agent, state: Mapping[str, Any]) -> None:
         mean, deviation = state["online"]["encoder.unit"].numpy()
         agent.observation_unit = mean, deviation
     agent.returns.restore(state["returns"])
+    if agent.to_go is not None:
+        agent.to_go.restore(state["to_go"])
     agent.candidates.restore(state["candidates"])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from rigor.config.config import Config
 from rigor.envs.problem import ReturnToGo
 from rigor.learning.networks import ValueHead
-from rigor.learning.returns_seen import ReturnsSeen
+from rigor.learning.return_to_go_seen import ReturnToGoSeen
 from rigor.maths import expected_utility
 from rigor.maths.horizons import HorizonTables
 from rigor.maths.utility import Utility
@@ -26,14 +26,13 @@ class ExpectedUtility:
     proportion. The loss is the cross-entropy, whose minimum is the mean of the targets.
     `train.huber`, `train.reduction` and `train.reward_scale` have no effect.
 
-    L_t and H_t are the problem's, or at every t the least and the most that training has seen come
-    to the end of an episode. Where more is seen, σ means another number from then on, and the
-    network learns it anew: seldom, once there were many episodes.
+    L_t and H_t are the problem's, or d̃_t times the least and the most that training has seen come
+    after a step, seen from that step. Where more is seen, σ means another number from then on, and
+    the network learns it anew: seldom, once there were many episodes.
 
     Args:
       config: of the run. tables: of its bundle of one horizon.
-      bounds: of the return-to-go, where the agent uses the problem's own bounds.
-      returns: of the training episodes. device: of the network.
+      bounds: of the return-to-go: the problem's, or those seen. device: of the network.
     """
 
     scale = 1.0
@@ -43,12 +42,11 @@ class ExpectedUtility:
         self,
         config: Config,
         tables: HorizonTables,
-        bounds: ReturnToGo | None,
-        returns: ReturnsSeen,
+        bounds: ReturnToGo | ReturnToGoSeen,
         device: torch.device,
     ) -> None:
-        self.utility, self._returns = config.risk, returns
-        self._known = None if bounds is None else np.stack([bounds.low, bounds.high])  # [2, T]
+        self.utility, self._to_go = config.risk, bounds
+        self._discounts = tables.discount
         self._discount = torch.tensor(tables.discount, device=device)  # d̃_t, [T]
 
     def compile_loss(
@@ -144,9 +142,10 @@ class ExpectedUtility:
         return (f(stocks[end + 1]) - f(stocks[t])) / np.maximum(discount, SMALLEST_DISCOUNT)
 
     def _bounds(self, t: Any) -> Any:
-        """Return L_t and H_t at times t, as tensors where t is one; numbers where they are seen."""
-        if self._known is None:
-            return self._returns.least_to_go, self._returns.most_to_go
-        on_device = isinstance(t, Tensor)
-        known = torch.as_tensor(self._known, device=t.device) if on_device else self._known
-        return known[:, t]
+        """Return L_t and H_t at times t, float64; tensors where t is one."""
+        of = self._to_go
+        if isinstance(of, ReturnToGoSeen):
+            discount = (self._discount if isinstance(t, Tensor) else self._discounts)[t]
+            return of.low * discount, of.high * discount
+        both = np.stack([of.low, of.high])
+        return (torch.as_tensor(both, device=t.device) if isinstance(t, Tensor) else both)[:, t]

@@ -19,16 +19,11 @@ class ReturnsSeen:
       low, high: the smallest and the largest return; both 0 before the first reward.
       newest: the newest returns, at most KEPT, float64.
       largest: the largest |return| or |reward|.
-      least_to_go, most_to_go: the smallest and the largest sum from a step to the episode's end,
-        in units of the stock; at least from 0 to 0, which is left at the end.
     """
 
     def __init__(self) -> None:
         self.low, self.high, self.largest = 0.0, 0.0, 0.0
         self.newest = np.zeros(0)
-        self.least_to_go, self.most_to_go = 0.0, 0.0
-        # the smallest and the largest sum of each running episode so far, [2, E]; None at first
-        self._extremes: np.ndarray | None = None
 
     def observe(self, sums: np.ndarray, reward: np.ndarray, episode_end: np.ndarray) -> None:
         """Take note of one step in E environments.
@@ -38,33 +33,15 @@ class ReturnsSeen:
           reward: learner's reward of the step, [E]. episode_end: bool [E].
         """
         self.largest = max(self.largest, float(np.abs(reward).max()), float(np.abs(sums).max()))
-        ended, to_go = sums[episode_end], self._to_go(sums, episode_end)
+        ended = sums[episode_end]
         if len(ended):
             if not len(self.newest):
                 self.low, self.high = float(ended.min()), float(ended.max())
-                self.least_to_go, self.most_to_go = 0.0, 0.0
             self.newest = np.append(self.newest, ended)[-KEPT:]
-            sums, to_go = ended, to_go[:, episode_end]
+            sums = ended
         elif len(self.newest):
             return
-        self.least_to_go = min(self.least_to_go, float(to_go[0].min()))
-        self.most_to_go = max(self.most_to_go, float(to_go[1].max()))
         self.low, self.high = min(self.low, float(sums.min())), max(self.high, float(sums.max()))
-
-    def _to_go(self, sums: np.ndarray, episode_end: np.ndarray) -> np.ndarray:
-        """Return the least and the most that came from a step of each episode to now, [2, E]."""
-        if self._extremes is None:
-            self._extremes = np.zeros((2, len(sums)))
-        low, high = self._extremes
-        np.minimum(low, sums, out=low)
-        np.maximum(high, sums, out=high)
-        to_go = np.stack([sums - high, sums - low])
-        self._extremes[:, episode_end] = 0.0
-        return to_go
-
-    def restart(self) -> None:
-        """Forget the running episodes, which end without being seen to their end."""
-        self._extremes = None
 
     @property
     def reward_unit(self) -> float:

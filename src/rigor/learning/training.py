@@ -180,6 +180,10 @@ class Training:
         """
         agent, counts = self.agent, ~step.dummy
         state.steps += int(counts.sum())
+        reward = agent.learner_reward(step.reward)
+        if agent.to_go is not None:
+            ends = step.terminated | step.episode_end
+            agent.to_go.observe(state.t, reward, counts, ends)
         moved = agent.next_stock(state.stock, state.t, step.reward)
         state.stock = np.where(counts, moved, initial_stock)
         state.stock_start = np.where(counts, state.stock_start, initial_stock)
@@ -192,9 +196,7 @@ class Training:
         state.observation = step.observation
         if agent.observations is not None:
             agent.observations.observe(step.observation)
-        agent.returns.observe(
-            state.stock - state.stock_start, agent.learner_reward(step.reward), step.episode_end
-        )
+        agent.returns.observe(state.stock - state.stock_start, reward, step.episode_end)
         if agent.utility.needs_stock and step.dummy.any():
             starts = np.concatenate([state.starts, step.observation[step.dummy]])
             state.starts = starts[-self.config.outer.batch :]
@@ -272,7 +274,8 @@ class Training:
         state.score = np.zeros_like(state.score)
         state.stock = np.full_like(state.stock, self.agent.initial_stock)
         state.stock_start = state.stock.copy()
-        self.agent.returns.restart()
+        if self.agent.to_go is not None:
+            self.agent.to_go.restart()
         note(f"resumed at step {state.steps} with fresh episodes")
         return state
 

@@ -18,7 +18,7 @@ from rigor.envs.problem import ReturnToGo
 from rigor.learning import fast_loss
 from rigor.learning.expected_utility import ExpectedUtility
 from rigor.learning.networks import ValueHead
-from rigor.learning.returns_seen import ReturnsSeen
+from rigor.learning.return_to_go_seen import ReturnToGoSeen
 from rigor.maths import lambda_return, objective, outer, quantile
 from rigor.maths.horizons import HorizonTables
 from rigor.maths.utility import Utility, is_mean
@@ -139,7 +139,7 @@ def value_targets(
     config: Config,
     tables: HorizonTables,
     bounds: ReturnToGo | None,
-    returns: ReturnsSeen,
+    seen: ReturnToGoSeen | None,
     device: torch.device,
 ) -> ValueTargets:
     """Return the implementation that `agent.learns` names.
@@ -147,12 +147,14 @@ def value_targets(
     Args:
       config: of the run. tables: of its bundle of horizons.
       bounds: of the return-to-go, where the agent uses the problem's own bounds.
-      returns: of the training episodes, whose bounds count otherwise.
+      seen: the bounds otherwise, where the agent learns the expected utility.
       device: of the network.
     """
     if config.agent.learns == "return_quantiles":
         return ReturnQuantiles(config, tables, device)
-    return ExpectedUtility(config, tables, bounds, returns, device)
+    to_go = seen if bounds is None else bounds
+    assert to_go is not None
+    return ExpectedUtility(config, tables, to_go, device)
 
 
 class ReturnQuantiles:
