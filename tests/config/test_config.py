@@ -158,8 +158,9 @@ def test_the_learner_of_an_environment_is_its_own_unless_it_or_its_values_are_na
         one = composed(*given)
         return type(job(one, choices(one)).config.train)
 
-    for env in ("cartpole", "tabular", "gbwm", "american_put", "minatar/asterix"):
-        assert learner(f"env={env}") is schemas.TrainReplay
+    small = ("cartpole", "tabular", "gbwm", "american_put", "windy_lunar_lander")
+    for env in (*small, "minatar/asterix", "gymnasium env.id=Acrobot-v1"):
+        assert learner(*f"env={env}".split()) is schemas.TrainReplay
     assert learner("env=atari/pong") is schemas.TrainParallel
     assert learner("env=atari/pong", "learner=replay") is schemas.TrainReplay
     assert learner("env=atari/pong", "train=atari_paper") is schemas.TrainReplay

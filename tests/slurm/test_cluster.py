@@ -75,6 +75,7 @@ def test_the_profiles_submit_the_grid(slurm, tmp_path, profile, parts):
     for part in parts:
         assert f"#SBATCH {part}\n" in done.out
     assert "\n18 runs in " in done.out
+    assert "hours at 300 steps/s a run (Atari on a CPU core; " in done.out
     assert list(tmp_path.iterdir()) == []
     script = done.out.partition("\n# runs\n")[0]
     command = 'apptainer exec --nv --bind "$PWD" rigor.sif python -P -u -m submitit'

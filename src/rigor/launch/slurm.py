@@ -31,9 +31,9 @@ from rigor.runs.job import Job
 if TYPE_CHECKING:
     from submitit import SlurmExecutor
 
-STEPS_PER_SECOND = 300.0
-"""Agent steps/s of one run of the paper's agent on Atari on one CPU core by the parallel learner,
-from docs/results/parallel.md. No GPU has been measured."""
+STEPS_PER_SECOND = {"replay": 80.0, "parallel": 300.0}
+"""Agent steps/s of one run of the paper's agent on Atari on one CPU core by each learner, from
+docs/results/speed.md and parallel.md. No GPU has been measured."""
 
 MAX_ARRAY_SIZE = 1001
 """Largest number of tasks in an array if SLURM does not answer; SLURM's own default."""
@@ -291,21 +291,23 @@ def preview(jobs: Sequence[Job], cluster: Cluster) -> str:
         executor.parameters["map_count"] = n_tasks
     # submitit has no public way to show its script
     script = executor._make_submission_file_text(executor._submitit_command_str, "")
-    rate = cluster.steps_per_second or STEPS_PER_SECOND
-    hours = [max(job.steps for job in task) / rate / 3600 for task in tasks]
+    own = cluster.steps_per_second
+    rates = {job.digest: own or STEPS_PER_SECOND[job.learner] for job in runs}
+    hours = [max(job.steps / rates[job.digest] for job in task) / 3600 for task in tasks]
     lines = [script.rstrip(), "", "# runs"]
     for number, (task, length) in enumerate(zip(tasks, hours, strict=True)):
         for job in task:
             lines.append(f"task {number}  {length:,.2f} h  {job.path.name}  {job.steps:,} steps")
     source = (
         "hydra.launcher.steps_per_second"
-        if cluster.steps_per_second
+        if own
         else "Atari on a CPU core; set hydra.launcher.steps_per_second to your own rate"
     )
+    rate = " or ".join(f"{rate:g}" for rate in sorted(set(rates.values())))
     unit = "GPU-hours" if "gpu" in f"{cluster.gres} {cluster.extra}".lower() else "hours"
     lines += [
         "",
-        f"{_runs_in_tasks(len(runs), len(tasks))}: about {sum(hours):,.2f} {unit} at {rate:g} "
+        f"{_runs_in_tasks(len(runs), len(tasks))}: about {sum(hours):,.2f} {unit} at {rate} "
         f"steps/s a run ({source}); nothing was submitted",
     ]
     limit = seconds_of(cluster.time) / 3600

@@ -16,7 +16,7 @@ from rigor.config import hints
 from rigor.config.config import Config, build, build_stored
 from rigor.config.groups import target_of
 from rigor.config.own_code import own_code, refuse_changed_code
-from rigor.config.schemas import Learner, NoTraining
+from rigor.config.schemas import Learner, NoTraining, TrainParallel
 from rigor.config.validate import validate
 from rigor.errors import UserError
 from rigor.runs.directory import RunDirectory
@@ -64,6 +64,12 @@ class Job:
         """Agent steps at the end of the run; 0 of an exact agent, whatever a sweep sets."""
         train = self.plain["train"]
         return 0 if train.get("_target_") == target_of(NoTraining) else int(train["steps"])
+
+    @property
+    def learner(self) -> str:
+        """`parallel` or `replay`; `replay` of an exact agent too, which takes no steps."""
+        parallel = self.plain["train"].get("_target_") == target_of(TrainParallel)
+        return "parallel" if parallel else "replay"
 
     @property
     def label(self) -> str:
