@@ -35,10 +35,10 @@ train: $(READY) ## Breakout with three seeds on a small budget, about 5 minutes
 	  train.steps=20_000 env.max_frames=4000 \
 	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
 
-test: $(READY) ## every test, 15 minutes on two cores
+test: $(READY) ## every test, 15 to 18 minutes on two cores
 	$(BIN)/python -m pytest $(WORKERS) --durations 10
 
-check: $(READY) ## format, lint, types and the fast tests, under 2 minutes
+check: $(READY) ## format, lint, types and the fast tests, 4 minutes on two cores
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
