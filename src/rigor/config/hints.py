@@ -170,7 +170,8 @@ def no_such_key(key: str, node: Any = None) -> str:
         replays = "control_replay" in owners
         has = "a replay and a target network" if replays else "rollouts"
         learner = "replay" if replays else "parallel"
-        return f"{key}: a key of learner={learner}, since only that one has {has}; name it"
+        choice = f"learner={learner}"
+        return f"{key}: a key of {choice}, since only that one has {has}; add {choice}"
     if isinstance(node, DictConfig) and node._get_full_key(None) == key:  # env.kwargs={a: 1}
         return f"{key}: not all of these keys are set yet; add each with +{key}.NAME=VALUE"
     if owners:  # such as discount.k where discount=exponential was chosen

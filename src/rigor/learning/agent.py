@@ -60,7 +60,7 @@ class Agent:
         self.returns, shape = ReturnsSeen(), env.observation_shape
         sees = config.agent.learns == "expected_utility" and not self.knows_bounds
         self.to_go = ReturnToGoSeen(tables.step_factors[:, 0]) if sees else None
-        self.values = value_targets(config, tables, bounds, self.to_go, device)
+        self.values = value_targets(config, tables, bounds or self.to_go, device)
         normalises = getattr(config.network, "normalise", False) and not self.knows_bounds
         self.observations = ObservationsSeen(shape) if normalises else None
         self.initial_stock = 0.0

@@ -45,7 +45,10 @@ class ExpectedUtility:
         bounds: ReturnToGo | ReturnToGoSeen,
         device: torch.device,
     ) -> None:
-        self.utility, self._to_go = config.risk, bounds
+        self.utility = config.risk
+        self._seen = bounds if isinstance(bounds, ReturnToGoSeen) else None
+        if isinstance(bounds, ReturnToGo):
+            self._known = np.stack([bounds.low, bounds.high])  # [2, T]
         self._discounts = tables.discount
         self._discount = torch.tensor(tables.discount, device=device)  # d̃_t, [T]
 
@@ -143,9 +146,9 @@ class ExpectedUtility:
 
     def _bounds(self, t: Any) -> Any:
         """Return L_t and H_t at times t, float64; tensors where t is one."""
-        of = self._to_go
-        if isinstance(of, ReturnToGoSeen):
-            discount = (self._discount if isinstance(t, Tensor) else self._discounts)[t]
-            return of.low * discount, of.high * discount
-        both = np.stack([of.low, of.high])
-        return (torch.as_tensor(both, device=t.device) if isinstance(t, Tensor) else both)[:, t]
+        on_device = isinstance(t, Tensor)
+        if self._seen is not None:
+            discount = (self._discount if on_device else self._discounts)[t]
+            return self._seen.low * discount, self._seen.high * discount
+        known = torch.as_tensor(self._known, device=t.device) if on_device else self._known
+        return known[:, t]

@@ -1,4 +1,4 @@
-"""Learning in parallel: λ-returns of what many copies have just played.
+"""Learning in parallel: λ-returns of the newest rollout of many copies.
 
 There is no replay and no target network; layer normalisation keeps the learning stable (Gallici et
 al. 2024, "Simplifying Deep Temporal Difference Learning", for the mean of one exponential horizon).

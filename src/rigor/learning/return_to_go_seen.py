@@ -9,8 +9,8 @@ class ReturnToGoSeen:
     """Bounds of Σ_{k≥t} d̃_k R_{k+1} / d̃_t, in learner's reward units, by the episodes of training.
 
     The sums end where the targets do: with the episode, or with a lost life that is terminal.
-    Until a first one ends, the running episodes count as if they ended now, seldom. Bounds never
-    narrow.
+    Until a first one ends, the running episodes count as if they ended after 1, 2, 4, ... steps.
+    Bounds never narrow.
 
     Attributes:
       low, high: the smallest and the largest sum; at least from 0 to 0, which is left at the end.

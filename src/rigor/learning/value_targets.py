@@ -138,23 +138,20 @@ def uses_bounds(config: Config) -> bool:
 def value_targets(
     config: Config,
     tables: HorizonTables,
-    bounds: ReturnToGo | None,
-    seen: ReturnToGoSeen | None,
+    bounds: ReturnToGo | ReturnToGoSeen | None,
     device: torch.device,
 ) -> ValueTargets:
     """Return the implementation that `agent.learns` names.
 
     Args:
       config: of the run. tables: of its bundle of horizons.
-      bounds: of the return-to-go, where the agent uses the problem's own bounds.
-      seen: the bounds otherwise, where the agent learns the expected utility.
+      bounds: of the return-to-go: the problem's, or those seen; None for quantiles without them.
       device: of the network.
     """
     if config.agent.learns == "return_quantiles":
         return ReturnQuantiles(config, tables, device)
-    to_go = seen if bounds is None else bounds
-    assert to_go is not None
-    return ExpectedUtility(config, tables, to_go, device)
+    assert bounds is not None
+    return ExpectedUtility(config, tables, bounds, device)
 
 
 class ReturnQuantiles:
@@ -197,9 +194,10 @@ class ReturnQuantiles:
 
     def follow(self, unit: float) -> float:
         """Set `scale` unless `train.reward_scale` does, and return the factor of the outputs."""
-        if self.train.reward_scale is not None:
-            return 1.0
-        before, self.scale = self.scale, unit
+        before = self.scale
+        if self.train.reward_scale is not None or unit == before:
+            return 1.0  # to write a scale on a GPU at each update would take time
+        self.scale = unit
         return before / unit
 
     def compile_loss(
