@@ -59,6 +59,7 @@ def test_a_task_whose_run_is_gone_runs_the_others(tmp_path, started):
 
 def test_a_requeued_task_takes_its_runs_over_from_its_earlier_start(tmp_path, started, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     paths = directories(tmp_path, a="queued", b="queued")
     config = {"seed": 0}
     for path, its_task in zip(paths, ("7", "8"), strict=True):

@@ -56,6 +56,21 @@ def test_a_worker_refuses_a_run_of_another_process(tmp_path):
         assert run.state() == "running"
 
 
+@pytest.mark.slow
+def test_a_worker_of_a_requeued_task_waits_for_an_earlier_process_that_did_not_notice(tmp_path):
+    path = queued(tmp_path)
+    waiting = job(composed(*TINY, f"out={tmp_path}"), choices(composed(*TINY)))
+    with RunDirectory.open(path, waiting.plain, waiting.digest) as run:
+        run.write_status("running", task="7")  # over the task's own "queued"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rigor.launch.worker", str(path)],
+            env=environment(SLURM_JOB_ID="7", SLURM_RESTART_COUNT="1"),
+        )
+        wait_for(lambda: run.status()["state"] == "queued", process)
+    assert process.wait(300) == 0
+    assert RunDirectory(path).state() == "done"
+
+
 def test_a_worker_explains_why_it_cannot_execute_a_run(tmp_path):
     done = worker(tmp_path)
     assert done.returncode == 2

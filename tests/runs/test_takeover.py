@@ -90,6 +90,18 @@ def test_the_end_of_a_process_that_holds_the_lock_is_noticed_at_once(tmp_path, c
     assert clock.now > SILENT
 
 
+def test_a_heartbeat_that_had_begun_before_the_run_was_queued_does_not_keep_it(tmp_path, clock):
+    run = left_behind(tmp_path, "queued", host="elsewhere", pid=7)
+    clock.at[9] = lambda: left_behind(tmp_path, "running", host="elsewhere", pid=7)
+    wait_until_alone(run)
+    assert run.status()["state"] == "queued"
+    assert ALONE + 9 <= clock.now < ALONE + 11  # from the second time on
+    clock.now = 0.0
+    left_behind(tmp_path, "running", host="elsewhere", pid=7)
+    wait_until_alone(run, queued=True)
+    assert run.status()["state"] == "queued"
+
+
 def test_without_locks_the_process_itself_is_evidence_on_its_machine(
     tmp_path, clock, monkeypatch, dead
 ):

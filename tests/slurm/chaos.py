@@ -29,6 +29,7 @@ from rigor.runs.directory import RunDirectory
 WALL_CLOCK = {"seconds", "steps_per_second"}
 RUN = (*TINY, "train.steps=1200", "train.checkpoint_every=30", "train.log_every=0.02")
 OFTEN = 15.0  # seconds between two looks for runs that have no task any more
+TOLD = 60.0  # seconds between two lines that say how far it is
 SOON = 4.0  # seconds after which a full disk is emptied and a lost node comes back
 
 
@@ -45,6 +46,7 @@ class Chaos:
         self.choose = random.Random(seed)
         self.counts = Counter[str]()
         self._later: list[tuple[float, Callable[[], object]]] = []
+        self._done = set[Path]()
         self.last_retry = time.monotonic()
         self.strikes: dict[str, Callable[[Path], bool]] = {
             "kill -9 of a run": self.kill_run,
@@ -69,9 +71,16 @@ class Chaos:
         (found,) = (self.out / "sweeps").iterdir()
         return found
 
+    def unfinished(self) -> list[Path]:
+        """Return the runs that are not done."""
+        self._done |= {run for run in runs(self.out) if run not in self._done and done(run)}
+        if len(self._done) == len(runs(self.out)):  # a status may have been cut since
+            self._done = {run for run in self._done if done(run)}
+        return [run for run in runs(self.out) if run not in self._done]
+
     def strike(self) -> bool:
         """Strike one of the runs that can resume, if there is one; return whether it was struck."""
-        struck = [run for run in runs(self.out) if saved(run)]
+        struck = [run for run in self.unfinished() if saved(run)]
         if not struck:
             return False
         kind = self.choose.choice(list(self.strikes))
@@ -98,10 +107,10 @@ class Chaos:
         self.last_retry = time.monotonic()
         command = [sys.executable, "-m", "rigor.cli.sweep", "retry", str(self.sweep)]
         env = environment(**self.slurm.env)
-        done = subprocess.run(command, env=env, cwd=self.place, capture_output=True, text=True)
+        ended = subprocess.run(command, env=env, cwd=self.place, capture_output=True, text=True)
         # on a full disk nothing can be queued
-        if done.returncode or "nothing to retry" not in done.stdout:
-            self.counts["retries" if done.returncode == 0 else "retries that were refused"] += 1
+        if ended.returncode or "nothing to retry" not in ended.stdout:
+            self.counts["retries" if ended.returncode == 0 else "retries that were refused"] += 1
 
     # --- what can befall a run
 
@@ -175,17 +184,20 @@ def chaos(
     mine = Chaos(slurm, place, disk, seed)
     packed = ("hydra/launcher=slurm", "hydra.launcher.runs_per_gpu=2", f"out={mine.out}")
     env = environment(**slurm.env)
-    began = time.monotonic()
+    began = told = time.monotonic()
     submitted = rigor_train(*command, *packed, cwd=place, env=env)
     assert submitted.code == 0, submitted
     while time.monotonic() < began + patience:
         mine.undo(time.monotonic())
         if mine.counts["strikes"] < n_strikes and mine.strike():
             mine.counts["strikes"] += 1
-        if not slurm.hurry_all() and all(
-            RunDirectory(run).state() == "done" for run in runs(mine.out)
-        ):
+        left = len(mine.unfinished())
+        if not slurm.hurry_all() and not left:
             break
+        if time.monotonic() > told + TOLD:
+            told = time.monotonic()
+            strikes = f"{mine.counts['strikes']} of {n_strikes} strikes"
+            print(f"{told - began:.0f} s: {left} of {n_runs} runs left, {strikes}", flush=True)
         if time.monotonic() > mine.last_retry + OFTEN:
             mine.retry()
         time.sleep(mine.choose.uniform(0.2, 1.0))
@@ -197,7 +209,7 @@ def chaos(
     counts["resumed"] = sum(log.count("resumed at step") for log in logs)
     for run, whole in zip(runs(mine.out), runs(place / "whole"), strict=True):
         assert run.name == whole.name
-        assert RunDirectory(run).state() == "done", f"{run}: {RunDirectory(run).state()}"
+        assert done(run), f"{run}: {RunDirectory(run).state()}"
         found = rows(run)
         steps = [int(row["steps"]) for row in found]
         assert steps == sorted(set(steps)), f"{run}: {steps}"
@@ -215,6 +227,11 @@ def rows(run: Path) -> list[dict[str, str]]:
             {key: value for key, value in row.items() if key not in WALL_CLOCK}
             for row in csv.DictReader(file)
         ]
+
+
+def done(run: Path) -> bool:
+    """Return whether a run is done."""
+    return RunDirectory(run).state() == "done"
 
 
 def saved(run: Path) -> bool:

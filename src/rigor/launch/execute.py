@@ -61,7 +61,8 @@ def execute(job: Job, sweep: str | None, patient: bool = False) -> float:
         a new run's directory is then removed. RunFailed: a bug.
       Stopped: a signal came; the same command resumes the run.
     """
-    wait_until_alone(RunDirectory(job.path))
+    here = RunDirectory(job.path)
+    wait_until_alone(here, queued=is_of_earlier_start(here))
     with RunDirectory.open(job.path, job.plain, job.digest) as run:
         try:
             return _execute(job, run, sweep, patient)
@@ -112,6 +113,16 @@ def task_id() -> str | None:
     if "SLURM_ARRAY_JOB_ID" in os.environ:
         return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     return os.environ.get("SLURM_JOB_ID")
+
+
+def is_of_earlier_start(run: RunDirectory) -> bool:
+    """Return whether the process that worked on a run last is of an earlier start of this task.
+
+    SLURM requeues the task of a node that does not answer, whose processes may still be alive.
+    """
+    mine = task_id()
+    theirs = (run.status() or {}).get("task")
+    return mine is not None and theirs == mine and os.environ.get("SLURM_RESTART_COUNT", "0") != "0"
 
 
 def _write_failure(run: RunDirectory, error: str, log: str, raised: BaseException) -> None:

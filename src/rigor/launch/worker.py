@@ -60,7 +60,7 @@ def execute_queued(arguments: list[str]) -> tuple[int, str]:
     """Execute the run in the directory that `arguments` name; return the exit code and reason."""
     # imported here, so that a signal during the imports ends in an exit code, not a traceback
     from rigor.errors import RunFailed, Stopped, UserError
-    from rigor.launch.execute import run
+    from rigor.launch.execute import is_of_earlier_start, run
     from rigor.runs.directory import RunDirectory
     from rigor.runs.job import cwd_of, stored_job
 
@@ -68,11 +68,11 @@ def execute_queued(arguments: list[str]) -> tuple[int, str]:
         if len(arguments) != 1:
             raise UserError("name one run directory")
         path = Path(arguments[0])
-        status = RunDirectory(path).status() or {}
-        # perhaps by a process of no sweep; an earlier process of a queued run is about to end
-        if RunDirectory(path).is_locked() and (
-            status.get("state") != "queued" or status.get("pid") is None
-        ):
+        here = RunDirectory(path)
+        status = here.status() or {}
+        # by a process of no sweep, or by an earlier one of a queued run, which is about to end
+        ends = status.get("state") == "queued" and status.get("pid") is not None
+        if here.is_locked() and not ends and not is_of_earlier_start(here):
             raise UserError(f"{path}: another process runs there; wait for it or end it")
         path = _change_directory(cwd_of(path), path)
         try:

@@ -2,7 +2,8 @@
 
 A lock may not reach the other machine, its clock may be wrong, and SLURM believes that a node is
 dead when only its daemon is. So a run is queued first, which a live process notices at its next
-heartbeat (`RunDirectory.write_status`), and started when several heartbeats have passed.
+heartbeat (`RunDirectory.write_status`), and started when several heartbeats have passed. A
+heartbeat that had begun before the run was queued can undo that; then the run is queued again.
 """
 
 import os
@@ -21,8 +22,11 @@ ALONE = 3 * BEAT_EVERY
 _POLL_EVERY = 0.5  # seconds
 
 
-def wait_until_alone(run: RunDirectory) -> None:
+def wait_until_alone(run: RunDirectory, queued: bool = False) -> None:
     """Return when no earlier process can be at work in a run's directory.
+
+    Args:
+      queued: whether the run was queued for this process, even if its status is another one.
 
     Raises:
       UserError: one is at work.
@@ -31,7 +35,7 @@ def wait_until_alone(run: RunDirectory) -> None:
     if status.get("state") not in ("queued", "running") or not _may_live(run, status):
         return
     holder = f"process {status.get('pid')} on {status.get('host')}"
-    queued = status["state"] == "queued"
+    queued = queued or status["state"] == "queued"
     locked = run.is_locked()
     if locked and not queued:
         return  # `RunDirectory.open` refuses it
@@ -39,8 +43,13 @@ def wait_until_alone(run: RunDirectory) -> None:
     print(f"{run.path}: waiting until {holder} has ended or is silent", flush=True)
     while time.monotonic() - began < (SILENT if locked else ALONE):
         time.sleep(_POLL_EVERY)
-        if not queued and run.status() != status:
+        found = run.status() or {}
+        if not queued and found != status:
             raise UserError(f"{run.path}: {holder} runs there; wait for it or end it")
+        its_own = all(found.get(key) == status.get(key) for key in ("host", "pid"))
+        if queued and found.get("state") == "running" and its_own:
+            run.write_status("queued")
+            began = time.monotonic()
         if locked and run.is_locked() is False:
             return
     if locked:
