@@ -1,6 +1,8 @@
 """Disturb the runs of a sweep at random, and check that no step is lost or counted twice.
 
-    python tests/slurm/chaos.py [RUNS [STRIKES [SEED [NODES]]]]     (60, 100, seed 0, one node)
+    python tests/slurm/chaos.py [RUNS [STRIKES [SEED [NODES [TOGETHER]]]]]
+
+By default 60 runs, 100 strikes, seed 0, one node, two runs together in a task.
 
 Needs root and SLURM. The results are in docs/results/cluster.md.
 """
@@ -29,7 +31,7 @@ from rigor.runs.directory import RunDirectory
 WALL_CLOCK = {"seconds", "steps_per_second"}
 RUN = (*TINY, "train.steps=600", "train.checkpoint_every=30", "train.log_every=0.02")
 OFTEN = 15.0  # seconds between two looks for runs that have no task any more
-AT_ONCE = 12  # runs at work at one time, about
+BURST = 3  # strikes one after the other, at most
 TOLD = 60.0  # seconds between two lines that say how far it is
 SOON = 4.0  # seconds after which a full disk is emptied and a lost node comes back
 
@@ -194,14 +196,26 @@ class Chaos:
 
 
 def chaos(
-    slurm: Slurm, place: Path, disk: Path | None, n_runs: int, n_strikes: int, seed: int
+    slurm: Slurm,
+    place: Path,
+    disk: Path | None,
+    n_runs: int,
+    n_strikes: int,
+    seed: int,
+    together: int = 2,
 ) -> Counter[str]:
     """Run a sweep undisturbed and disturbed, assert equal results, and count the events."""
     patience = 900.0 + 20.0 * n_runs + 5.0 * n_strikes
     command = (*RUN, f"seed={','.join(map(str, range(n_runs)))}", "-m")
     undisturbed = start(*command, "out=whole", cwd=place)
     mine = Chaos(slurm, place, disk, seed)
-    packed = ("hydra/launcher=slurm", "hydra.launcher.runs_per_gpu=2", f"out={mine.out}")
+    packed = (
+        "hydra/launcher=slurm",
+        "hydra.launcher.gres=gpu:1",  # a node has two
+        f"hydra.launcher.runs_per_gpu={together}",
+        f"out={mine.out}",
+    )
+    at_once = 2 * together * len(slurm.nodes())
     env = environment(**slurm.env)
     began = told = time.monotonic()
     submitted = rigor_train(*command, *packed, cwd=place, env=env)
@@ -210,9 +224,10 @@ def chaos(
         while time.monotonic() < began + patience:
             mine.undo(time.monotonic())
             left = len(mine.unfinished())
-            due = n_strikes * (n_runs - left + AT_ONCE) / n_runs  # so that they befall all runs
-            if mine.counts["strikes"] < min(due, n_strikes) and mine.strike():
-                mine.counts["strikes"] += 1
+            due = n_strikes * (n_runs - left + at_once) / n_runs  # so that they befall all runs
+            for _ in range(BURST):
+                if mine.counts["strikes"] < min(due, n_strikes) and mine.strike():
+                    mine.counts["strikes"] += 1
             if not slurm.hurry_all() and not left:
                 break
             if time.monotonic() > told + TOLD:
@@ -307,15 +322,18 @@ def small_disk(place: Path, megabytes: int) -> Iterator[Path | None]:
 
 def main() -> None:
     """Print what befell the runs, and raise an error if a run differs from an undisturbed one."""
-    defaults = (60, 100, 0, 1)
-    n_runs, n_strikes, seed, n_nodes = [*map(int, sys.argv[1:]), *defaults[len(sys.argv) - 1 :]]
+    defaults = (60, 100, 0, 1, 2)
+    given = [*map(int, sys.argv[1:]), *defaults[len(sys.argv) - 1 :]]
+    n_runs, n_strikes, seed, n_nodes, together = given
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         # before the nodes start, which see no later mount
-        with small_disk(place / "disk", 200 + 4 * n_runs) as disk:
+        with small_disk(place / "disk", 100 + n_runs) as disk:
             slurm = begin(place / "slurm", n_nodes)
             try:
-                for what, count in chaos(slurm, place, disk, n_runs, n_strikes, seed).items():
+                for what, count in chaos(
+                    slurm, place, disk, n_runs, n_strikes, seed, together
+                ).items():
                     print(f"{what}: {count}")
             finally:
                 end(slurm)
