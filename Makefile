@@ -12,6 +12,9 @@ WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 # One thread in each process: with more, two processes on two cores wait for each other.
 export OMP_NUM_THREADS := 1
 export OMP_WAIT_POLICY := passive
+# Empty, so that Python may keep what it compiles: each of the hundreds of processes of the tests
+# would compile rigor anew, for .6 s.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train test check docs gpu bench bench-learners bench-compare bench-memory clean

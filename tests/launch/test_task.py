@@ -57,18 +57,23 @@ def test_a_task_whose_run_is_gone_runs_the_others(tmp_path, started):
     assert started == ["b"]
 
 
-def test_a_requeued_task_takes_its_runs_over_from_its_earlier_start(tmp_path, started, monkeypatch):
+def test_a_requeued_task_takes_its_runs_over_from_its_earlier_start(
+    tmp_path, started, monkeypatch, capsys
+):
+    monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    paths = directories(tmp_path, a="queued", b="queued")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+    paths = directories(tmp_path, a="queued", b="queued", c="queued")
     config = {"seed": 0}
-    for path, its_task in zip(paths, ("7", "8"), strict=True):
+    of = [{"task": "7", "restarts": 1}, {"task": "8", "restarts": 1}, {"task": "7", "restarts": 2}]
+    for path, its_own in zip(paths, of, strict=True):
         run = RunDirectory.open(path, config, config_hash(config))
-        run.write_status("running", task=its_task)  # a process of a node that does not answer
+        run.write_status("running", **its_own)  # a process of a node that does not answer
     task.run_task(paths)
     assert started == ["a"]
-    assert RunDirectory(tmp_path / "a").status()["state"] == "queued"
-    assert RunDirectory(tmp_path / "b").status()["state"] == "running"
+    states = [RunDirectory(path).status()["state"] for path in paths]
+    assert states == ["queued", "running", "running"]
+    assert f"{paths[1]}: another process runs there; left to it" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

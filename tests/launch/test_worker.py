@@ -6,7 +6,7 @@ import pytest
 from command_line import TINY, choices, composed, environment, wait_for
 
 from rigor.launch.worker import PARENT
-from rigor.runs.directory import RunDirectory
+from rigor.runs.directory import RunDirectory, TakenOver
 from rigor.runs.identity import config_hash
 from rigor.runs.job import enqueue, job
 
@@ -56,16 +56,33 @@ def test_a_worker_refuses_a_run_of_another_process(tmp_path):
         assert run.state() == "running"
 
 
+@pytest.mark.parametrize("count", [{}, {"SLURM_RESTART_COUNT": "1"}])
+def test_a_worker_refuses_a_run_of_the_same_start_of_its_task(tmp_path, count):
+    path = tmp_path / "run"
+    config = {"seed": 0}
+    with RunDirectory.open(path, config, config_hash(config)) as run:
+        run.write_status("running", task="7", restarts=int(count.get("SLURM_RESTART_COUNT", 0)))
+        done = worker(path, env=environment(SLURM_JOB_ID="7", **count))
+        assert done.returncode == 2
+        assert run.state() == "running"
+
+
 @pytest.mark.slow
 def test_a_worker_of_a_requeued_task_waits_for_an_earlier_process_that_did_not_notice(tmp_path):
     path = queued(tmp_path)
-    waiting = job(composed(*TINY, f"out={tmp_path}"), choices(composed(*TINY)))
+    config = composed(*TINY, f"out={tmp_path}")
+    waiting = job(config, choices(config))
     with RunDirectory.open(path, waiting.plain, waiting.digest) as run:
-        run.write_status("running", task="7")  # over the task's own "queued"
+        run.write_status("running", task="7", restarts=0)  # over the task's own "queued"
         process = subprocess.Popen(
             [sys.executable, "-m", "rigor.launch.worker", str(path)],
             env=environment(SLURM_JOB_ID="7", SLURM_RESTART_COUNT="1"),
         )
+        wait_for(lambda: run.status()["state"] == "queued", process)
+        with pytest.raises(TakenOver):  # at its next heartbeat
+            run.write_status("running")
+        # one heartbeat had read the status before
+        RunDirectory(path).write_status("running")
         wait_for(lambda: run.status()["state"] == "queued", process)
     assert process.wait(300) == 0
     assert RunDirectory(path).state() == "done"

@@ -173,6 +173,16 @@ def test_status_has_its_fields_and_keeps_earlier_ones(tmp_path):
         run.write_status("lost")
 
 
+def test_a_run_whose_status_broke_is_still_known_as_its_tasks(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_status("running", task="7", restarts=1)
+    (tmp_path / "status.json").write_text('{"state": "runn')
+    run.write_status("running", step=5)
+    assert (run.status()["task"], run.status()["restarts"]) == ("7", 1)
+    RunDirectory(tmp_path).write_status("queued")  # by another process
+    assert (run.status()["task"], run.status()["restarts"]) == ("7", 1)
+
+
 def age(run, stamp, file=None, **fields):
     """Make a status `stamp` seconds old by its text, and `file` seconds old by its file."""
     updated = datetime.now(UTC) - timedelta(seconds=stamp)

@@ -85,21 +85,69 @@ def test_the_end_of_a_process_that_holds_the_lock_is_noticed_at_once(tmp_path, c
         wait_until_alone(run)
         assert clock.now < ALONE + 6
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match=f"process {os.getpid()} on .* still holds its lock"):
+        with pytest.raises(UserError, match=f"process {os.getpid()} on .* still works there"):
             wait_until_alone(run)
     assert clock.now > SILENT
 
 
-def test_a_heartbeat_that_had_begun_before_the_run_was_queued_does_not_keep_it(tmp_path, clock):
-    run = left_behind(tmp_path, "queued", host="elsewhere", pid=7)
-    clock.at[9] = lambda: left_behind(tmp_path, "running", host="elsewhere", pid=7)
+ELSEWHERE = {"host": "elsewhere", "pid": 7}
+
+
+def test_a_heartbeat_that_had_begun_before_the_run_was_queued_is_overruled(tmp_path, clock):
+    run = left_behind(tmp_path, "queued", **ELSEWHERE)
+    clock.at[9] = lambda: left_behind(tmp_path, "running", **ELSEWHERE)
     wait_until_alone(run)
     assert run.status()["state"] == "queued"
-    assert ALONE + 9 <= clock.now < ALONE + 11  # from the second time on
-    clock.now = 0.0
-    left_behind(tmp_path, "running", host="elsewhere", pid=7)
-    wait_until_alone(run, queued=True)
+    assert ALONE + 9 <= clock.now < ALONE + 11  # counted from the second queueing
+
+
+def test_a_run_is_queued_before_it_is_taken_over(tmp_path, clock):
+    run = left_behind(tmp_path, "running", **ELSEWHERE, task="7")
+    clock.at[1] = lambda: seen.append(run.status()["state"])
+    seen = []
+    wait_until_alone(run, may_take=lambda status: status["task"] == "7")
+    assert seen == ["queued"]
+    assert ALONE <= clock.now < ALONE + 1
+
+
+def test_a_lock_is_waited_for_whatever_its_process_wrote_last(tmp_path, clock):
+    run = left_behind(tmp_path, "preempted", **ELSEWHERE)
+    with open(tmp_path / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        clock.at[5] = lambda: left_behind(tmp_path, "running", **ELSEWHERE)
+        clock.at[ALONE + 20] = lambda: fcntl.flock(file, fcntl.LOCK_UN)
+        wait_until_alone(run, may_take=lambda status: True)
+    assert ALONE + 20 <= clock.now < ALONE + 21
     assert run.status()["state"] == "queued"
+
+
+def test_a_third_process_that_starts_a_queued_run_keeps_it(tmp_path, clock):
+    run = left_behind(tmp_path, "queued", **ELSEWHERE)
+    clock.at[9] = lambda: left_behind(tmp_path, "running", host="third", pid=8)
+    with pytest.raises(UserError, match="process 8 on third runs there; wait for it or end it"):
+        wait_until_alone(run)
+    assert run.status()["host"] == "third"
+
+
+def test_a_process_that_never_notices_is_not_waited_for_without_end(tmp_path, clock):
+    run = left_behind(tmp_path, "queued", **ELSEWHERE)
+
+    def beat():
+        left_behind(tmp_path, "running", **ELSEWHERE)
+        clock.at[clock.now + 10] = beat
+
+    clock.at[10] = beat
+    with pytest.raises(UserError, match="process 7 on elsewhere still works there after 300 s"):
+        wait_until_alone(run)
+
+
+def test_a_run_that_is_done_meanwhile_stays_done(tmp_path, clock):
+    run = left_behind(tmp_path, "queued", **ELSEWHERE)
+    clock.at[9] = lambda: left_behind(tmp_path, "done", **ELSEWHERE)
+    wait_until_alone(run)
+    assert (run.status()["state"], clock.now < 11) == ("done", True)
+    wait_until_alone(run, may_take=lambda status: True)
+    assert run.status()["state"] == "done"
 
 
 def test_without_locks_the_process_itself_is_evidence_on_its_machine(

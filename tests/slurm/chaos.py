@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `command_line` in a script
@@ -106,28 +106,28 @@ class Chaos:
             self._update(node, "State=RESUME")
 
     def retry(self) -> None:
-        """Run again what has ended, beside what goes on here, and count when that is done."""
+        """Start `rigor-sweep retry` in the background when it is due, and count an ended one."""
+        log = self.place / "retry.log"
         if self._retry and self._retry.poll() is not None:
-            told = self._retry.communicate()[0]
             # on a full disk nothing can be queued
-            if self._retry.returncode or "nothing to retry" not in told:
+            if self._retry.returncode or "nothing to retry" not in log.read_text():
                 kind = "retries" if self._retry.returncode == 0 else "retries that were refused"
                 self.counts[kind] += 1
             self._last_retry, self._retry = time.monotonic(), None
-        often = max(OFTEN, len(runs(self.out)) / 5)  # with many runs there is always one that runs
+        often = max(OFTEN, len(runs(self.out)) / 5)  # of many runs, one has always just ended
         if self._retry is None and time.monotonic() > self._last_retry + often:
-            self._retry = subprocess.Popen(
-                [sys.executable, "-m", "rigor.cli.sweep", "retry", str(self.sweep)],
-                env=environment(**self.slurm.env),
-                cwd=self.place,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            command = [sys.executable, "-m", "rigor.cli.sweep", "retry", str(self.sweep)]
+            env = environment(**self.slurm.env)
+            with open(log, "wb") as file:
+                self._retry = subprocess.Popen(
+                    command, env=env, cwd=self.place, stdout=file, stderr=file
+                )
 
-    def end(self) -> None:
-        """Wait for a retry that has nothing to do any more."""
+    def close(self) -> None:
+        """Undo what lasts, and wait for a retry that still runs."""
+        self.undo(float("inf"))
         if self._retry:
-            self._retry.communicate()
+            self._retry.wait()
 
     # --- what can befall a run
 
@@ -173,7 +173,7 @@ class Chaos:
         return True
 
     def return_node(self, node: str) -> None:
-        with priority(0):  # the runs that it starts
+        with priority(0):  # its runs must not inherit this script's
             self.slurm.start_node(node)
 
     def restart_controller(self, run: Path) -> bool:
@@ -220,7 +220,7 @@ def chaos(
     began = told = time.monotonic()
     submitted = rigor_train(*command, *packed, cwd=place, env=env)
     assert submitted.code == 0, submitted
-    with priority(-10):  # many runs leave this script no time
+    with priority(-10), closing(mine):  # many runs leave this script no time
         while time.monotonic() < began + patience:
             mine.undo(time.monotonic())
             left = len(mine.unfinished())
@@ -236,8 +236,6 @@ def chaos(
                 print(f"{told - began:.0f} s: {left} of {n_runs} runs left, {strikes}", flush=True)
             mine.retry()
             time.sleep(mine.choose.uniform(0.2, 1.0))
-        mine.undo(float("inf"))
-        mine.end()
     counts = mine.counts
     counts["seconds"] = round(time.monotonic() - began)
     assert finish(undisturbed, patience).code == 0
@@ -288,7 +286,7 @@ def task_of(directory: Path, run: Path) -> str:
 
 @contextmanager
 def priority(nice: int) -> Iterator[None]:
-    """Have this process and its new ones wait less than others, where the system allows it."""
+    """Give this process and those that it starts another nice value, where the system allows it."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, nice)

@@ -93,7 +93,9 @@ def _final(directory: Path, arguments: Sequence[str]) -> str:
     from rigor.launch.execute import execute
     from rigor.learning.checkpoint import checkpoints
     from rigor.report.tables.sweep_table import collect_rows, table_text
+    from rigor.runs.directory import RunDirectory
     from rigor.runs.job import stored_job
+    from rigor.runs.takeover import wait_until_alone
 
     job = stored_job(directory)
     steps = [
@@ -104,6 +106,7 @@ def _final(directory: Path, arguments: Sequence[str]) -> str:
             f"{directory}: has trained {max(steps, default=0):,} of {job.steps:,} steps; its "
             "rigor-train command trains the rest and ends with the final evaluation"
         )
+    wait_until_alone(RunDirectory(directory))
     execute(job, job.config.sweep)
     width = min(120, shutil.get_terminal_size().columns)
     return f"{table_text(collect_rows([directory]), width)}{directory / 'result.json'}"

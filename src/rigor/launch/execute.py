@@ -5,9 +5,10 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 from rigor.errors import STOPS, RunFailed, Stopped, UserError
 from rigor.runs.directory import RunDirectory, TakenOver
@@ -45,6 +46,7 @@ def run(job: Job, sweep: str | None, patient: bool = False) -> float:
       UserError, RunFailed, Stopped: as `execute`.
     """
     directory = RunDirectory(job.path)
+    wait_until_alone(directory, is_of_earlier_start)
     if directory.is_done(job.steps):
         directory.refuse_another(job.plain, job.digest)  # config.yaml may have been edited since
         print(f"{job.path}: done, skipped", flush=True)
@@ -61,8 +63,6 @@ def execute(job: Job, sweep: str | None, patient: bool = False) -> float:
         a new run's directory is then removed. RunFailed: a bug.
       Stopped: a signal came; the same command resumes the run.
     """
-    here = RunDirectory(job.path)
-    wait_until_alone(here, queued=is_of_earlier_start(here))
     with RunDirectory.open(job.path, job.plain, job.digest) as run:
         try:
             return _execute(job, run, sweep, patient)
@@ -79,7 +79,7 @@ def _execute(job: Job, run: RunDirectory, sweep: str | None, patient: bool) -> f
         _signals(patient) as stop,
         ExitStack() as after,  # W&B and the environment close after the status is written
     ):
-        run.write_status("running", steps_total=job.steps, task=task_id())
+        run.write_status("running", steps_total=job.steps, task=task_id(), restarts=_restarts())
         try:
             # imported here, after all checks, because torch and the environments take seconds
             if job.config.learns:
@@ -115,14 +115,18 @@ def task_id() -> str | None:
     return os.environ.get("SLURM_JOB_ID")
 
 
-def is_of_earlier_start(run: RunDirectory) -> bool:
-    """Return whether the process that worked on a run last is of an earlier start of this task.
+def is_of_earlier_start(status: Mapping[str, Any]) -> bool:
+    """Return whether the process that a status names is of an earlier start of this SLURM task.
 
     SLURM requeues the task of a node that does not answer, whose processes may still be alive.
     """
-    mine = task_id()
-    theirs = (run.status() or {}).get("task")
-    return mine is not None and theirs == mine and os.environ.get("SLURM_RESTART_COUNT", "0") != "0"
+    before = status.get("restarts") or 0
+    return status.get("task") is not None and status["task"] == task_id() and before < _restarts()
+
+
+def _restarts() -> int:
+    """Return how often SLURM has started this process's task again."""
+    return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
 def _write_failure(run: RunDirectory, error: str, log: str, raised: BaseException) -> None:

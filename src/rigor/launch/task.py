@@ -32,13 +32,7 @@ def run_task(paths: Sequence[str], mps: bool = False) -> None:
     gone = [run for run in runs if not run.path.is_dir()]
     # a run that failed before this task was requeued stays failed until a retry
     ended = ("done", "failed")
-    left = [
-        run
-        for run in runs
-        if run not in gone
-        and run.state() not in ended
-        and (run.is_locked() is not True or is_of_earlier_start(run))
-    ]
+    left = [run for run in runs if run not in gone and run.state() not in ended and _is_ours(run)]
     for run in left:
         run.write_status("queued")
     try:
@@ -60,6 +54,14 @@ def run_task(paths: Sequence[str], mps: bool = False) -> None:
     ]
     if failures:
         raise RunFailed(f"{len(failures)} of {len(paths)} runs failed: {'; '.join(failures)}")
+
+
+def _is_ours(run: RunDirectory) -> bool:
+    """Return whether a run is not another process's; an earlier start of this task has no say."""
+    if run.is_locked() is not True or is_of_earlier_start(run.status() or {}):
+        return True
+    print(f"{run.path}: another process runs there; left to it", flush=True)
+    return False
 
 
 def _requeue(task_id: str, number: int) -> str:

@@ -2,9 +2,10 @@
 
 Launchers start this process for each run. Its exit codes are those of `rigor-train`: 0 done, 2 a
 mistake of the user, 1 a bug, 128 + the signal that stopped it. A finished run is skipped, and a run
-of another live process is refused. The worker stops when the process that started it dies, and does
-not start if that process is already dead. A worker can receive several signals for a single stop,
-so no number of signals makes it end before it has saved; only SIGKILL does.
+of another live process is refused, unless it was queued from it or that process is of an earlier
+start of this SLURM task. The worker stops when the process that started it dies, and does not start
+if that process is already dead. A worker can receive several signals for a single stop, so no
+number of signals makes it end before it has saved; only SIGKILL does.
 """
 
 import ctypes
@@ -70,9 +71,9 @@ def execute_queued(arguments: list[str]) -> tuple[int, str]:
         path = Path(arguments[0])
         here = RunDirectory(path)
         status = here.status() or {}
-        # by a process of no sweep, or by an earlier one of a queued run, which is about to end
+        # a live process that the run was taken from is about to end
         ends = status.get("state") == "queued" and status.get("pid") is not None
-        if here.is_locked() and not ends and not is_of_earlier_start(here):
+        if here.is_locked() and not ends and not is_of_earlier_start(status):
             raise UserError(f"{path}: another process runs there; wait for it or end it")
         path = _change_directory(cwd_of(path), path)
         try:

@@ -62,6 +62,9 @@ class RunDirectory:
         self.path = Path(path)
         self._lock = Lock(self.path)
         self._runs = False  # whether this object has written that the run is running
+        self._task: dict[
+            str, Any
+        ] = {}  # that it wrote then: a status may break and be written anew
         self._made: list[Path] = []  # the directories that `open` made, this one first
 
     @classmethod
@@ -193,8 +196,8 @@ class RunDirectory:
         `started` is the time of the first state `running`. `error` is removed unless it is given;
         `steps_per_second` and `seconds_left` are removed unless the state is `running`. `host` and
         `pid` are those of the process that wrote, but a run that is queued while another process
-        may still run it keeps that process's. Step counts are agent steps; times are ISO 8601 in
-        UTC.
+        may still run it keeps that process's. `task` is SLURM's id of its task, and `restarts` how
+        often that had been started again. Step counts are agent steps; times are ISO 8601 in UTC.
 
         Raises:
           TakenOver: this process ran the run, but another one has since queued or started it.
@@ -213,7 +216,8 @@ class RunDirectory:
         status |= before
         if state != "running":
             status |= dict.fromkeys(_WHILE_RUNNING)
-        status |= {"state": state, **mine, "error": None}
+        self._task |= {key: fields[key] for key in ("task", "restarts") if key in fields}
+        status |= {"state": state, **mine, **self._task, "error": None}
         status |= fields
         status["updated"] = now
         if state != "queued":

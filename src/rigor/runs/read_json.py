@@ -9,9 +9,9 @@ STATES = ("queued", "running", "done", "failed", "preempted")
 """The states that a run writes into `status.json`."""
 
 _MOST = 2**63  # a step count beyond it is no step count, and breaks arithmetic
-_NUMBERS = ("step", "steps_total", "steps_per_second", "seconds_left")
-_WHOLE = ("step", "steps_total")
-_TEXTS = ("started", "updated", "host", "gpu", "commit", "error")
+_NUMBERS = ("step", "steps_total", "steps_per_second", "seconds_left", "restarts")
+_WHOLE = ("step", "steps_total", "restarts")
+_TEXTS = ("started", "updated", "host", "gpu", "commit", "error", "task")
 _SHOWN = 40  # characters of a wrong value
 
 
