@@ -51,6 +51,28 @@ def test_arguments_may_be_views_and_are_not_kept():
         window += 1
 
 
+def test_arguments_of_all_types_cross_in_one_block():
+    """Of odd sizes, so that none would start where its type may without padding."""
+    given = [
+        np.array([True, False, True]),
+        np.array([[1.5], [2.5]]),
+        np.array([7], np.uint8),
+        np.array(3, np.int64),
+        np.arange(5, dtype=np.float32),
+        torch.zeros(0, 4),
+    ]
+    seen = []
+    function = Recorded(lambda *tensors: seen.append(tensors) or tensors[3], CPU, CallRecorder())
+    for _ in range(2):
+        assert function(*given).item() == 3
+    for tensor, array in zip(seen[-1], given, strict=True):
+        expected = torch.as_tensor(array)
+        assert (tensor.dtype, tensor.shape) == (expected.dtype, expected.shape)
+        assert torch.equal(tensor, expected)
+    blocks = {tensor.untyped_storage().data_ptr() for tensor in seen[-1]}
+    assert len(blocks) == 1
+
+
 def test_no_garbage_is_collected_while_a_call_is_recorded():
     """A graph that the collector frees during a recording of CUDA would end that recording."""
 

@@ -4,6 +4,7 @@ Nothing here changes the algorithm. An update of these networks is some two hund
 and a GPU would wait for Python to launch each one. A CUDA graph launches all of them at once.
 """
 
+import functools
 import gc
 import inspect
 import warnings
@@ -22,6 +23,7 @@ from rigor.runs.memory import no_garbage_collection
 
 WARM_UP = 3  # calls without recording: libraries choose their kernels, Adam allocates its moments
 LARGEST = 4096  # rows of a call that is recorded; its results keep their memory
+_ALIGNED = 16  # bytes
 MOST = 16  # recordings of one function; each keeps its memory
 
 Call = Callable[[], Tensor]
@@ -164,11 +166,55 @@ class Recorder(Protocol):
         ...
 
 
+class _Arguments:
+    """Fixed memory on a device for the arguments of a recording.
+
+    Those that come from the machine's memory lie in one block, which crosses in one copy: an update
+    has seven small ones, and each copy costs a launch.
+
+    Args:
+      given: the arguments of a first call. device: where the memory is.
+    """
+
+    def __init__(self, given: list[Tensor], device: torch.device) -> None:
+        self._device = device
+        small = [tensor for tensor in given if tensor.device.type == "cpu"]
+        sizes = [-(-tensor.nbytes // _ALIGNED) * _ALIGNED for tensor in small]
+        self._places = [sum(sizes[:k]) for k in range(len(sizes))]
+        self._block = torch.empty(sum(sizes), dtype=torch.uint8, device=device)
+        views = iter(self._views(self._block, small))
+        self.tensors = [
+            next(views) if tensor.device.type == "cpu" else torch.empty_like(tensor)
+            for tensor in given
+        ]
+
+    def write(self, given: list[Tensor]) -> None:
+        """Copy the arguments of a call there, without waiting for the copy."""
+        small = [tensor for tensor in given if tensor.device.type == "cpu"]
+        # page-locked memory, which a GPU copies by itself; torch reuses it after the copy
+        packed = torch.empty(
+            self._block.shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda"
+        )
+        for view, tensor in zip(self._views(packed, small), small, strict=True):
+            view.copy_(tensor)
+        self._block.copy_(packed, non_blocking=True)
+        for memory, tensor in zip(self.tensors, given, strict=True):
+            if tensor.device.type != "cpu":
+                memory.copy_(tensor)
+
+    def _views(self, block: Tensor, of: list[Tensor]) -> list[Tensor]:
+        """Return the parts of a block of bytes as tensors of the shapes and types of others."""
+        return [
+            block[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+            for start, tensor in zip(self._places, of, strict=True)
+        ]
+
+
 @dataclass
 class _Recording:
-    """Arguments of one shape: their fixed buffers, the number of calls, and the recording."""
+    """Arguments of one shape, the number of calls, and the recording."""
 
-    arguments: list[Tensor]
+    arguments: _Arguments
     calls: int = 0
     recorded: tuple[Callable[[], None], Tensor] | None = None
 
@@ -204,39 +250,38 @@ class Recorded:
     def __call__(self, *arguments: np.ndarray | Tensor) -> Tensor:
         """Return the function's result for arrays in the machine's memory or on the device."""
         given = [torch.as_tensor(argument) for argument in arguments]
-        key = tuple((tensor.shape, tensor.dtype) for tensor in given)
+        key = tuple((tensor.shape, tensor.dtype, tensor.device.type) for tensor in given)
         if self._recorder is None or not self._is_recorded(key):
             return self._function(*(upload(tensor, self._device) for tensor in given))
         if key not in self._recordings:
-            buffers = [torch.empty_like(tensor, device=self._device) for tensor in given]
-            self._recordings[key] = _Recording(buffers)
+            self._recordings[key] = _Recording(_Arguments(given, self._device))
         found = self._recordings[key]
-        for buffer, tensor in zip(found.arguments, given, strict=True):
-            buffer.copy_(_pinned(tensor, self._device), non_blocking=True)
+        found.arguments.write(given)
+        call = functools.partial(self._function, *found.arguments.tensors)
         if found.recorded is None:
             found.calls += 1
             if found.calls <= WARM_UP:
-                return self._recorder.warm_up(lambda: self._function(*found.arguments))
+                return self._recorder.warm_up(call)
             try:
                 gc.collect()  # freeing a graph inside a recording would fail
                 with no_garbage_collection():
-                    found.recorded = self._recorder.record(lambda: self._function(*found.arguments))
+                    found.recorded = self._recorder.record(call)
             except torch.OutOfMemoryError:
                 raise  # running without a recording would not help
             except RuntimeError as error:
-                return self._without_recording(error, found)
+                return self._without_recording(error, call)
         replay, result = found.recorded
         replay()  # recording alone does not run the work
         return result
 
-    def _is_recorded(self, key: tuple[tuple[torch.Size, torch.dtype], ...]) -> bool:
+    def _is_recorded(self, key: tuple[tuple[torch.Size, torch.dtype, str], ...]) -> bool:
         """Tell whether calls of these shapes and types are recorded."""
         if key in self._recordings:
             return True
-        rows = max((shape[0] for shape, _ in key if shape), default=0)
+        rows = max((shape[0] for shape, *_ in key if shape), default=0)
         return rows <= LARGEST and len(self._recordings) < MOST
 
-    def _without_recording(self, error: RuntimeError, found: _Recording) -> Tensor:
+    def _without_recording(self, error: RuntimeError, call: Call) -> Tensor:
         # the end of a failed recording raises too, and hides the error that came before
         cause = error.__context__ or error
         if isinstance(cause, torch.OutOfMemoryError):
@@ -248,7 +293,7 @@ class Recorded:
             stacklevel=3,
         )
         self._recorder = None
-        return self._function(*found.arguments)
+        return call()
 
 
 class CudaGraphs:
@@ -280,11 +325,7 @@ class CudaGraphs:
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a tensor on the device, without waiting for the copy."""
-    return _pinned(tensor, device).to(device, non_blocking=True)
-
-
-def _pinned(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return page-locked memory that a GPU copies by itself; torch reuses it after the copy."""
     if device.type == "cuda" and tensor.device.type == "cpu":
-        return tensor.contiguous().pin_memory()
-    return tensor
+        # page-locked memory, which a GPU copies by itself; torch reuses it after the copy
+        tensor = tensor.contiguous().pin_memory()
+    return tensor.to(device, non_blocking=True)
