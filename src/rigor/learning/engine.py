@@ -23,7 +23,7 @@ from rigor.runs.memory import no_garbage_collection
 
 WARM_UP = 3  # calls without recording: libraries choose their kernels, Adam allocates its moments
 LARGEST = 4096  # rows of a call that is recorded; its results keep their memory
-_ALIGNED = 16  # bytes
+_ALIGNED = 512  # bytes, as torch aligns its own; libraries choose kernels by it
 MOST = 16  # recordings of one function; each keeps its memory
 
 Call = Callable[[], Tensor]
@@ -191,13 +191,13 @@ class _Arguments:
     def write(self, given: list[Tensor]) -> None:
         """Copy the arguments of a call there, without waiting for the copy."""
         small = [tensor for tensor in given if tensor.device.type == "cpu"]
-        # page-locked memory, which a GPU copies by itself; torch reuses it after the copy
-        packed = torch.empty(
-            self._block.shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda"
-        )
-        for view, tensor in zip(self._views(packed, small), small, strict=True):
-            view.copy_(tensor)
-        self._block.copy_(packed, non_blocking=True)
+        if small:
+            # page-locked memory, which a GPU copies by itself; torch reuses it after the copy
+            on_gpu = self._device.type == "cuda"
+            packed = torch.empty(self._block.shape, dtype=torch.uint8, pin_memory=on_gpu)
+            for view, tensor in zip(self._views(packed, small), small, strict=True):
+                view.copy_(tensor)
+            self._block.copy_(packed, non_blocking=True)
         for memory, tensor in zip(self.tensors, given, strict=True):
             if tensor.device.type != "cpu":
                 memory.copy_(tensor)
@@ -224,9 +224,9 @@ class Recorded:
 
     Inputs are copied into fixed buffers before each replay, and the result lies in a fixed buffer,
     so it is good until the next call. Everything else that the function reads or writes must keep
-    its place in memory, and the function must not wait for the device. Where recording fails, the
-    function is called directly, with a warning. A call of more than `LARGEST` rows, or of a shape
-    beyond the first `MOST`, is not recorded.
+    its place in memory, and the function must neither wait for the device nor write to its
+    arguments. Where recording fails, the function is called directly, with a warning. A call of
+    more than `LARGEST` rows, or of a shape beyond the first `MOST`, is not recorded.
 
     Args:
       function: from tensors on the device to a tensor there.
