@@ -8,7 +8,7 @@ import pytest
 import torch
 from scripted import CallRecorder
 
-from rigor.learning.engine import LARGEST, MOST, WARM_UP, Recorded
+from rigor.learning.engine import LARGEST, MOST, WARM_UP, CudaGraphs, Recorded
 
 CPU = torch.device("cpu")
 
@@ -71,6 +71,29 @@ def test_arguments_of_all_types_cross_in_one_block():
         assert torch.equal(tensor, expected)
     blocks = {tensor.untyped_storage().data_ptr() for tensor in seen[-1]}
     assert len(blocks) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_no_call_on_a_gpu_reads_the_arguments_of_another():
+    """Nothing waits between the calls, so each one's arguments must survive those of the next."""
+    device = torch.device("cuda")
+    on_device = torch.ones(512, 512, device=device)
+    n = 4 * WARM_UP + 300
+    results = []
+
+    def slow(flag, count, level, matrix):
+        for _ in range(20):  # the copies of the next call come while this works
+            matrix = matrix @ matrix / 512.0
+        return matrix[0, 0] * (flag.sum() + count.sum() + level)
+
+    function = Recorded(slow, device, CudaGraphs())
+    flag, count, level = np.zeros(3, bool), np.zeros(2, np.uint8), np.array(0.0)
+    for k in range(n):
+        flag[:], count[:], level[...] = k % 2, k % 100, k
+        results.append(function(flag, count, level, on_device).clone())
+    assert function.n_recorded == 1
+    expected = [3 * (k % 2) + 2 * (k % 100) + k for k in range(n)]
+    assert torch.stack(results).tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_no_garbage_is_collected_while_a_call_is_recorded():
