@@ -47,9 +47,10 @@ check: $(READY) ## format, lint, types and the fast tests, 4 minutes on two core
 	$(BIN)/mypy
 	$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
 
-gpu: $(READY) ## on a GPU machine: whether torch sees the GPU, and the speed there, 8 minutes
+gpu: $(READY) ## on a GPU machine: whether torch sees the GPU and records on it, and the speed there, 8 minutes
 	$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else f"torch {torch.__version__} sees no GPU: make clean, then make setup TORCH=cu130 (or cu126 for an older driver, or a card before Turing)")'
 	@$(BIN)/python -c 'import torch; (torch.ones(1, device="cuda") + 1).item()' || { echo "this build of torch has no code for this GPU: make clean, then make setup TORCH=cu126 (cards before Turing need it)"; exit 1; }
+	$(BIN)/python -m pytest -q tests/learning/test_engine.py
 	PYTHON=$(BIN)/python benchmarks/gpu.sh
 
 docs: $(READY) ## build site/docs/index.html; a broken link is an error
