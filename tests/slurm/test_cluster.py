@@ -1,5 +1,6 @@
 """Sweeps on a real SLURM with preemption, time limits, dead nodes and killed processes."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +10,10 @@ import pytest
 from cluster_sweep import LONG, SLURM, newest, runs, same, states
 from command_line import COMMAND, TINY, environment, finish, refused, rigor_train, start
 
+from rigor.errors import UserError
+from rigor.launch import slurm
+from rigor.launch.manifest import Manifest, read_manifest
+from rigor.launch.squeue import SweepReader
 from rigor.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.slow
@@ -98,6 +103,32 @@ def test_a_refusal_by_slurm_is_one_line_and_no_run_stays_queued(cluster):
     assert shown.count(": sbatch refuses: ") == 2
     done = rigor_train(*TINY, "hydra/launcher=slurm", cwd=cluster.place, env=env)
     refused(done, "hydra/launcher=slurm", "add -m")
+
+
+def test_what_sbatch_accepted_is_cancelled_where_the_disk_is_then_full(cluster, monkeypatch):
+    """submitit writes the tasks' files after sbatch; without them each would wait for a minute."""
+    run = cluster.place / "run"
+    run.mkdir()
+    RunDirectory(run).write_status("queued")
+
+    def move(*given, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("SLURM_CONF", cluster.slurm.env["SLURM_CONF"])
+    monkeypatch.setattr("submitit.core.utils.JobPaths.move_temporary_file", move)
+    manifest = Manifest([run], {"name": "slurm"}, [[]], ["a"])
+    other = ["sbatch", f"--job-name={cluster.place.name}.0", "--hold", "--wrap=true"]
+    cluster.slurm.ask(*other)  # of the same name, but not of this sweep
+    with pytest.raises(UserError, match="no space left on device; free some space"):
+        slurm.submit(cluster.place, manifest, [0], slurm.Cluster())
+    cluster.slurm.until(lambda: list(cluster.slurm.jobs().values()) == ["PENDING"])
+    assert [entry.job for entry in read_manifest(cluster.place).submissions] == [None]
+    cluster.slurm.ask("scancel", "--user=root")
+    cluster.slurm.until(lambda: not cluster.slurm.jobs())
+    reader = SweepReader(cluster.place)
+    assert [(status.state, status.error) for status in reader.read()] == [
+        ("lost", "it was not submitted to SLURM")
+    ]
 
 
 FRAGILE = """

@@ -22,10 +22,11 @@ from rigor.errors import STOPS, RunFailed, Stopped, UserError
 from rigor.launch import sweep
 from rigor.launch.display import Display
 from rigor.launch.manifest import Manifest, Submission, new_manifest
-from rigor.launch.squeue import SweepReader, Task, tasks_of
+from rigor.launch.squeue import SweepReader, Task, cancel_submitted, tasks_of
 from rigor.launch.status import RunStatus
 from rigor.launch.task import run_task
 from rigor.runs.directory import RunDirectory, described
+from rigor.runs.disk import disk_errors
 from rigor.runs.job import Job
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster:
       One line about the jobs.
 
     Raises:
-      UserError: sbatch refuses the jobs.
+      UserError: sbatch refuses the jobs, or the disk is full; nothing of the array stays submitted.
     """
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -166,7 +167,7 @@ def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster:
         members = [[str(manifest.runs[i].absolute()) for i in task] for task in array]
         try:
             # submitit prints the output of sbatch on standard error too
-            with outside_allocation(), redirect_stderr(io.StringIO()):
+            with disk_errors(directory), outside_allocation(), redirect_stderr(io.StringIO()):
                 executor = _executor(directory, cluster, submission.name, len(array))
                 submitted = executor.map_array(run_task, members, [cluster.mps] * len(members))
         except (FailedJobError, FailedSubmissionError) as error:
@@ -176,6 +177,9 @@ def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster:
             for i in itertools.chain.from_iterable(itertools.chain(*arrays[k:])):
                 RunDirectory(manifest.runs[i]).write_status("failed", error=reason)
             raise UserError(f"hydra/launcher=slurm: {reason}") from error
+        except UserError:  # the disk is full: what sbatch accepted would wait for missing files
+            cancel_submitted(submission.name, directory / "slurm")
+            raise
         submission.job = submitted[0].job_id.partition("_")[0]
         manifest.write(directory)
         jobs.append(submission.job)

@@ -155,6 +155,19 @@ def cancel(manifest: Manifest, numbers: Sequence[int]) -> list[str]:
     return ids
 
 
+def cancel_submitted(name: str, folder: Path) -> None:
+    """Cancel the jobs of a name whose scripts were submitted from a folder, if SLURM answers."""
+    shown = ("--noheader", f"--user={os.getuid()}", f"--name={name}", "--format=%F|%o")
+    try:
+        asked = ["squeue", *shown]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
+        scripts = dict(line.split("|", 1) for line in done.stdout.splitlines())
+        if mine := [job for job, script in scripts.items() if Path(script).parent == folder]:
+            subprocess.run(["scancel", *mine], capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return
+
+
 def logs(directory: Path, manifest: Manifest, number: int) -> list[Path]:
     """Return the logs of the SLURM tasks of a run, oldest first."""
     found: list[Path] = []
