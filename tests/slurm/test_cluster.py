@@ -107,8 +107,10 @@ def test_a_refusal_by_slurm_is_one_line_and_no_run_stays_queued(cluster):
 
 def test_what_sbatch_accepted_is_cancelled_where_the_disk_is_then_full(cluster, monkeypatch):
     """submitit writes the tasks' files after sbatch; without them each would wait for a minute."""
-    run = cluster.place / "run"
+    monkeypatch.chdir(cluster.place)
+    run, directory = cluster.place / "run", Path("sweep")  # relative, as with out=out
     run.mkdir()
+    directory.mkdir()
     RunDirectory(run).write_status("queued")
 
     def move(*given, **options):
@@ -117,15 +119,15 @@ def test_what_sbatch_accepted_is_cancelled_where_the_disk_is_then_full(cluster, 
     monkeypatch.setenv("SLURM_CONF", cluster.slurm.env["SLURM_CONF"])
     monkeypatch.setattr("submitit.core.utils.JobPaths.move_temporary_file", move)
     manifest = Manifest([run], {"name": "slurm"}, [[]], ["a"])
-    other = ["sbatch", f"--job-name={cluster.place.name}.0", "--hold", "--wrap=true"]
+    other = ["sbatch", "--job-name=sweep.0", "--hold", "--wrap=true"]
     cluster.slurm.ask(*other)  # of the same name, but not of this sweep
     with pytest.raises(UserError, match="no space left on device; free some space"):
-        slurm.submit(cluster.place, manifest, [0], slurm.Cluster())
+        slurm.submit(directory, manifest, [0], slurm.Cluster())
     cluster.slurm.until(lambda: list(cluster.slurm.jobs().values()) == ["PENDING"])
-    assert [entry.job for entry in read_manifest(cluster.place).submissions] == [None]
+    assert [entry.job for entry in read_manifest(directory).submissions] == [None]
     cluster.slurm.ask("scancel", "--user=root")
     cluster.slurm.until(lambda: not cluster.slurm.jobs())
-    reader = SweepReader(cluster.place)
+    reader = SweepReader(directory)
     assert [(status.state, status.error) for status in reader.read()] == [
         ("lost", "it was not submitted to SLURM")
     ]

@@ -162,7 +162,8 @@ def cancel_submitted(name: str, folder: Path) -> None:
         asked = ["squeue", *shown]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
         scripts = dict(line.split("|", 1) for line in done.stdout.splitlines())
-        if mine := [job for job, script in scripts.items() if Path(script).parent == folder]:
+        here = folder.absolute()
+        if mine := [job for job, script in scripts.items() if Path(script).parent == here]:
             subprocess.run(["scancel", *mine], capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return
