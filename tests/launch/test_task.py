@@ -49,6 +49,15 @@ def test_a_task_does_not_run_runs_of_another_process(tmp_path, started):
     assert started == ["b"]
 
 
+def test_a_task_runs_a_run_that_was_queued_from_a_process_that_has_not_ended(tmp_path, started):
+    (path,) = directories(tmp_path, a="queued")
+    with RunDirectory.open(path, {"seed": 0}, config_hash({"seed": 0})) as run:
+        run.write_status("running")
+        RunDirectory(path).write_status("queued")  # by a retry
+        task.run_task([path])
+    assert started == ["a"]
+
+
 def test_a_task_whose_run_is_gone_runs_the_others(tmp_path, started):
     paths = directories(tmp_path, a="queued", b="queued")
     shutil.rmtree(tmp_path / "a")

@@ -88,6 +88,7 @@ def test_the_end_of_a_process_that_holds_the_lock_is_noticed_at_once(tmp_path, c
         with pytest.raises(UserError, match=f"process {os.getpid()} on .* still works there"):
             wait_until_alone(run)
     assert clock.now > SILENT
+    assert "still works there" in run.status()["error"]  # `rigor-sweep status` shows it
 
 
 ELSEWHERE = {"host": "elsewhere", "pid": 7}
@@ -139,6 +140,14 @@ def test_a_process_that_never_notices_is_not_waited_for_without_end(tmp_path, cl
     clock.at[10] = beat
     with pytest.raises(UserError, match="process 7 on elsewhere still works there after 300 s"):
         wait_until_alone(run)
+
+
+@pytest.mark.parametrize("state", ["preempted", "failed"])
+def test_the_last_word_of_a_process_ends_the_wait(tmp_path, clock, state):
+    run = left_behind(tmp_path, "running", **ELSEWHERE)
+    clock.at[9] = lambda: left_behind(tmp_path, state, **ELSEWHERE)
+    wait_until_alone(run)
+    assert clock.now < 11
 
 
 def test_a_run_that_is_done_meanwhile_stays_done(tmp_path, clock):

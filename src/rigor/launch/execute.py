@@ -115,6 +115,13 @@ def task_id() -> str | None:
     return os.environ.get("SLURM_JOB_ID")
 
 
+def may_run_here(run: RunDirectory) -> bool:
+    """Return whether no process holds a run's lock, or only one that it is taken from."""
+    status = run.status() or {}
+    taken = status.get("state") == "queued" and status.get("pid") is not None
+    return run.is_locked() is not True or taken or is_of_earlier_start(status)
+
+
 def is_of_earlier_start(status: Mapping[str, Any]) -> bool:
     """Return whether the process that a status names is of an earlier start of this SLURM task.
 

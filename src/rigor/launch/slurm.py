@@ -150,7 +150,7 @@ def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster:
       One line about the jobs.
 
     Raises:
-      UserError: sbatch refuses the jobs, or the disk is full; nothing of the array stays submitted.
+      UserError: sbatch refuses the jobs, or the disk is full; what sbatch accepted is cancelled.
     """
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -170,18 +170,19 @@ def submit(directory: Path, manifest: Manifest, numbers: Sequence[int], cluster:
             with disk_errors(directory), outside_allocation(), redirect_stderr(io.StringIO()):
                 executor = _executor(directory, cluster, submission.name, len(array))
                 submitted = executor.map_array(run_task, members, [cluster.mps] * len(members))
+            submission.job = submitted[0].job_id.partition("_")[0]
+            manifest.write(directory)
         except (FailedJobError, FailedSubmissionError) as error:
+            cancel_submitted(submission.name, directory / "slurm")  # sbatch may only have timed out
             manifest.submissions.remove(submission)
             manifest.write(directory)
             reason = f"sbatch refuses: {' '.join(str(error).split())}"
             for i in itertools.chain.from_iterable(itertools.chain(*arrays[k:])):
                 RunDirectory(manifest.runs[i]).write_status("failed", error=reason)
             raise UserError(f"hydra/launcher=slurm: {reason}") from error
-        except UserError:  # the disk is full: what sbatch accepted would wait for missing files
+        except BaseException:  # what sbatch accepted would wait for files that are not there
             cancel_submitted(submission.name, directory / "slurm")
             raise
-        submission.job = submitted[0].job_id.partition("_")[0]
-        manifest.write(directory)
         jobs.append(submission.job)
     return f"submitted {_runs_in_tasks(len(numbers), len(tasks))}: job {', '.join(jobs)}"
 

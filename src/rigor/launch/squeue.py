@@ -123,7 +123,7 @@ def with_tasks(
             if status.state == "queued":
                 never = "it was not submitted to SLURM"
                 error = _ENDED_EARLY if number in submitted else never
-                status = replace(status, state="lost", error=error)
+                status = replace(status, state="lost", error=status.error or error)
         elif status.state in ("queued", "preempted") or (
             status.state in ("lost", "running") and task.state not in _ON_A_NODE
         ):
@@ -162,8 +162,10 @@ def cancel_submitted(name: str, folder: Path) -> None:
         asked = ["squeue", *shown]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
         scripts = dict(line.split("|", 1) for line in done.stdout.splitlines())
-        here = folder.absolute()
-        if mine := [job for job, script in scripts.items() if Path(script).parent == here]:
+        here = folder.resolve()
+        if mine := [
+            job for job, script in scripts.items() if Path(script).parent.resolve() == here
+        ]:
             subprocess.run(["scancel", *mine], capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return

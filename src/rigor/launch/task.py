@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rigor.errors import STOPS, RunFailed, Stopped, UserError
-from rigor.launch.execute import is_of_earlier_start, task_id
+from rigor.launch.execute import may_run_here, task_id
 from rigor.launch.mps import processes_share_gpus
 from rigor.launch.pool import run_pool
 from rigor.runs.directory import RunDirectory, shown
@@ -32,7 +32,11 @@ def run_task(paths: Sequence[str], mps: bool = False) -> None:
     gone = [run for run in runs if not run.path.is_dir()]
     # a run that failed before this task was requeued stays failed until a retry
     ended = ("done", "failed")
-    left = [run for run in runs if run not in gone and run.state() not in ended and _is_ours(run)]
+    unfinished = [run for run in runs if run not in gone and run.state() not in ended]
+    left = [run for run in unfinished if may_run_here(run)]
+    for run in unfinished:
+        if run not in left:
+            print(f"{run.path}: another process runs there; left to it", flush=True)
     for run in left:
         run.write_status("queued")
     try:
@@ -54,14 +58,6 @@ def run_task(paths: Sequence[str], mps: bool = False) -> None:
     ]
     if failures:
         raise RunFailed(f"{len(failures)} of {len(paths)} runs failed: {'; '.join(failures)}")
-
-
-def _is_ours(run: RunDirectory) -> bool:
-    """Return whether a run is not another process's; an earlier start of this task has no say."""
-    if run.is_locked() is not True or is_of_earlier_start(run.status() or {}):
-        return True
-    print(f"{run.path}: another process runs there; left to it", flush=True)
-    return False
 
 
 def _requeue(task_id: str, number: int) -> str:

@@ -61,7 +61,7 @@ def execute_queued(arguments: list[str]) -> tuple[int, str]:
     """Execute the run in the directory that `arguments` name; return the exit code and reason."""
     # imported here, so that a signal during the imports ends in an exit code, not a traceback
     from rigor.errors import RunFailed, Stopped, UserError
-    from rigor.launch.execute import is_of_earlier_start, run
+    from rigor.launch.execute import may_run_here, run
     from rigor.runs.directory import RunDirectory
     from rigor.runs.job import cwd_of, stored_job
 
@@ -69,11 +69,7 @@ def execute_queued(arguments: list[str]) -> tuple[int, str]:
         if len(arguments) != 1:
             raise UserError("name one run directory")
         path = Path(arguments[0])
-        here = RunDirectory(path)
-        status = here.status() or {}
-        # a live process that the run was taken from is about to end
-        ends = status.get("state") == "queued" and status.get("pid") is not None
-        if here.is_locked() and not ends and not is_of_earlier_start(status):
+        if not may_run_here(RunDirectory(path)):
             raise UserError(f"{path}: another process runs there; wait for it or end it")
         path = _change_directory(cwd_of(path), path)
         try:

@@ -54,21 +54,22 @@ def wait_until_alone(
     while time.monotonic() < until:
         time.sleep(_POLL_EVERY)
         found = run.status() or {}
-        changed = found.get("state") == "running" if takes else found != status
-        if found.get("state") == "done" or (locked and run.is_locked() is False):
+        now = found.get("state")
+        if now == "done" or (locked and run.is_locked() is False):
             return
-        if not changed:
+        if now in ("preempted", "failed") and not locked:
+            return
+        if now is None or (now != "running" if takes else found == status):
             continue
         if not takes or not (_same_process(found, status) or may_take(found)):
-            holder = _named(found if takes else status)
-            raise UserError(f"{run.path}: {holder} runs there; wait for it or end it")
+            raise UserError(f"{run.path}: {_named(found)} runs there; wait for it or end it")
         run.write_status("queued")
         if not locked:
             until = min(time.monotonic() + ALONE, began + SILENT)
     if locked or time.monotonic() >= began + SILENT:
-        raise UserError(
-            f"{run.path}: {_named(status)} still works there after {SILENT:.0f} s; end it"
-        )
+        reason = f"{_named(status)} still works there after {SILENT:.0f} s; end it, then try again"
+        run.write_status("queued", error=reason)
+        raise UserError(f"{run.path}: {reason}")
 
 
 def _named(status: Status) -> str:
