@@ -38,7 +38,7 @@ train: $(READY) ## Breakout with three seeds on a small budget, about 5 minutes
 	  train.steps=20_000 env.max_frames=4000 \
 	  evaluate.every=0.5 evaluate.episodes=3 evaluate.final_episodes=3
 
-test: $(READY) ## every test, 15 to 18 minutes on two cores
+test: $(READY) ## every test, 15 to 19 minutes on two cores
 	$(BIN)/python -m pytest $(WORKERS) --durations 10
 
 check: $(READY) ## format, lint, types and the fast tests, 4 minutes on two cores
