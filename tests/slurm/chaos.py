@@ -127,7 +127,7 @@ class Chaos:
         """Undo what lasts, and wait for a retry that still runs."""
         self.undo(float("inf"))
         if self._retry:
-            self._retry.wait()
+            self._retry.wait(300)
 
     # --- what can befall a run
 
@@ -177,7 +177,8 @@ class Chaos:
             self.slurm.start_node(node)
 
     def restart_controller(self, run: Path) -> bool:
-        self.slurm.restart_controller()
+        with priority(0):
+            self.slurm.restart_controller()
         return True
 
     def fill_disk(self, run: Path) -> bool:
