@@ -161,11 +161,10 @@ def cancel_submitted(name: str, folder: Path) -> None:
     try:
         asked = ["squeue", *shown]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
-        scripts = dict(line.split("|", 1) for line in done.stdout.splitlines())
+        scripts = [line.split("|", 1) for line in done.stdout.splitlines()]
         here = folder.resolve()
-        if mine := [
-            job for job, script in scripts.items() if Path(script).parent.resolve() == here
-        ]:
+        mine = [job for job, script in scripts if Path(script).parent.resolve() == here]
+        if mine:
             subprocess.run(["scancel", *mine], capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return

@@ -62,9 +62,8 @@ class RunDirectory:
         self.path = Path(path)
         self._lock = Lock(self.path)
         self._runs = False  # whether this object has written that the run is running
-        self._task: dict[
-            str, Any
-        ] = {}  # that it wrote then: a status may break and be written anew
+        # the task that it wrote then, because a status may break and be written anew
+        self._task: dict[str, Any] = {}
         self._made: list[Path] = []  # the directories that `open` made, this one first
 
     @classmethod
