@@ -13,6 +13,7 @@ import hydra_plugins.rigor.sweeper  # noqa: F401  registers what conf/ names
 from rigor.config import config
 from rigor.learning import fast_loss
 from rigor.learning.agent import Agent
+from rigor.learning.compiled_loss import compiled_sum_over_pairs
 from rigor.learning.layers import scale_pixels
 from rigor.learning.parallel import Rollouts
 from rigor.learning.replay import Batch, Transitions
@@ -187,9 +188,10 @@ def loss(repeats: int) -> dict[str, Samples]:
             weight = torch.abs(tau.view(1, 1, -1, 1) - (right < left).float())
             (0.1 * weight * huber).mean(3).sum(2).mean().backward()
 
+        compiled = compiled_sum_over_pairs(BATCH * n_horizons, n, tau, 0.1)
         found[f"loss {BATCH}x{n_horizons}x{n}"] = interleaved(
             {
-                "compiled": lambda ours=ours: ours(fast_loss.compiled_sum_over_pairs()),
+                "compiled": lambda ours=ours, kernel=compiled: ours(kernel),
                 "all pairs": lambda ours=ours: ours(fast_loss.sum_over_pairs),
                 "eager pairwise": pairwise,
                 "smooth_l1 style": smooth_l1,

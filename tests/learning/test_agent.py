@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_flatten
 
 from rigor.envs.problem import Problem
 from rigor.errors import UserError
-from rigor.learning import checkpoint, fast_loss
+from rigor.learning import checkpoint, compiled_loss, fast_loss
 from rigor.learning.agent import Agent
 from rigor.learning.agent_state import agent_state, restore_agent
 from rigor.learning.engine import WARM_UP, Recorded
@@ -284,12 +284,12 @@ def refused(*shape):
 
 
 @pytest.mark.parametrize(
-    ("compiler", "lines"), [(lambda: fast_loss.sum_over_pairs, 1), (lambda: refused, 2)]
+    ("compiler", "lines"), [(lambda *shape: fast_loss.sum_over_pairs, 1), (refused, 2)]
 )
 def test_a_long_run_compiles_its_loss_and_goes_on_without_a_compiler(
     compose, monkeypatch, compiler, lines
 ):
-    monkeypatch.setattr(fast_loss, "compiled_sum_over_pairs", compiler)
+    monkeypatch.setattr(compiled_loss, "compiled_sum_over_pairs", compiler)
     batch, losses = batch_of(t=[0, 1, 2, 3], reward=[1.0, 2.0, 3.0, 4.0]), []
     for steps in (1000, 10**12):
         notes = []
@@ -306,8 +306,9 @@ def test_the_loss_is_compiled_once_and_not_again_in_the_first_update(compose, mo
 
     # the compiler's front decides whether to compile again; its back would take half a minute
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    # as on a GPU
     monkeypatch.setattr(
-        fast_loss, "compiled_sum_over_pairs", fast_loss.compiled_sum_over_pairs.__wrapped__
+        compiled_loss, "_from_file", lambda shapes, kappa: compiled_loss.compiled_in_process(kappa)
     )
     counters.clear()
     agent = make_agent(compose, "train.steps=1_000_000_000_000", "train.batch_size=4")
@@ -684,11 +685,14 @@ def test_new_units_keep_the_function_of_the_networks(compose, network):
 def test_the_loss_is_compiled_for_the_targets_of_all_sampled_next_states(compose, monkeypatch):
     shapes = []
 
-    def compiled(x, y, levels, kappa):
-        shapes.append((tuple(x.shape), tuple(y.shape)))
-        return fast_loss.sum_over_pairs(x, y, levels, kappa)
+    def compiled(*sizes):
+        def kernel(x, y, levels, kappa):
+            shapes.append((tuple(x.shape), tuple(y.shape)))
+            return fast_loss.sum_over_pairs(x, y, levels, kappa)
 
-    monkeypatch.setattr(fast_loss, "compiled_sum_over_pairs", lambda: compiled)
+        return kernel
+
+    monkeypatch.setattr(compiled_loss, "_from_file", compiled)
     agent = make_agent(
         compose, "train.steps=1_000_000_000_000", "train.batch_size=2", "train.next_state_samples=3"
     )

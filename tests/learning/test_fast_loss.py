@@ -1,11 +1,8 @@
 import pytest
 import torch
 
-from rigor.learning.fast_loss import (
-    compiled_sum_over_pairs,
-    fast_quantile_huber_loss,
-    sum_over_pairs,
-)
+from rigor.learning.compiled_loss import Pairs
+from rigor.learning.fast_loss import fast_quantile_huber_loss, sum_over_pairs
 from rigor.maths.quantile import Reduction, levels, quantile_huber_loss
 
 REDUCTIONS: list[Reduction] = ["qr_dqn", "sum", "mean"]
@@ -63,10 +60,9 @@ def test_targets_are_constants_and_the_layout_does_not_matter():
     assert targets.grad is None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kappa", [0.0, 0.25])
-def test_the_compiled_loop_gives_the_same(kappa):
+@pytest.mark.parametrize("kappa", KAPPAS)
+def test_what_is_compiled_gives_the_same(kappa):
     x, y, tau = crowded_case(20, 30, seed=4)
-    compiled = compiled_sum_over_pairs()(x, y, tau, kappa)
-    for here, there in zip(compiled, sum_over_pairs(x, y, tau, kappa), strict=True):
-        torch.testing.assert_close(here, there, rtol=1e-11, atol=1e-9)
+    there = sum_over_pairs(x, y, tau, kappa)
+    for one, other in zip(Pairs(kappa)(x, y, tau), there, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-9)

@@ -7,7 +7,7 @@ import pytest
 from scripted import Episode, ScriptedConfig, assert_same, session
 
 from rigor.errors import UserError
-from rigor.learning import checkpoint, fast_loss, milestones, value_targets
+from rigor.learning import checkpoint, compiled_loss, fast_loss, milestones, value_targets
 from rigor.learning.agent import Agent
 from rigor.learning.agent_state import agent_state
 from rigor.learning.training import Training
@@ -81,7 +81,9 @@ def test_the_loss_is_compiled_once_when_learning_starts(scripted, monkeypatch):
     asked = []
     monkeypatch.setattr(value_targets, "COMPILE_FROM", 0)
     monkeypatch.setattr(
-        fast_loss, "compiled_sum_over_pairs", lambda: asked.append(1) or fast_loss.sum_over_pairs
+        compiled_loss,
+        "compiled_sum_over_pairs",
+        lambda *shape: asked.append(shape) or fast_loss.sum_over_pairs,
     )
     end = session(
         scripted("train.learning_starts=1", "train.steps=119", "train.schedule_steps=500")

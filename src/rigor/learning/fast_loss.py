@@ -2,10 +2,9 @@
 
 The loss is computed together with its gradient in closed form, so autograd does not keep every
 pair of a prediction and a target. Two kernels sum over the pairs: eager blocks that fit the cache,
-and the same pairs compiled into one loop.
+and the same pairs compiled into one loop, by `rigor.learning.compiled_loss`.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +32,7 @@ def fast_quantile_huber_loss(
     """Return the loss; see `quantile_huber_loss` for the formula and the other arguments.
 
     Args:
-      kernel: `sum_over_pairs` (None) or `compiled_sum_over_pairs()`.
+      kernel: `sum_over_pairs` (None), or one of `compiled_sum_over_pairs`.
     """
     scale = reduction_scale(predictions, targets, reduction)
     rows = predictions.detach().flatten(0, 1)  # [B · M, N]
@@ -67,28 +66,6 @@ def sum_over_pairs(x: Tensor, y: Tensor, levels: Tensor, kappa: float) -> tuple[
         errors.sub_(slope, alpha=0.5 if kappa > 0.0 else 0.0)  # L_κ(u) = slope · (u − ½ slope)
         total += torch.dot(weighted.flatten(), errors.flatten())
     return total, slopes
-
-
-@functools.cache
-def compiled_sum_over_pairs() -> SumOverPairs:
-    """Return `sum_over_pairs` compiled into one loop; the first call of a shape compiles it.
-
-    Compiling takes half a minute the first time on a machine and seconds later, so it pays in long
-    runs.
-
-    Raises:
-      Exception: the first call raises whatever the compiler raises; there may be no compiler.
-    """
-
-    def pairs(x: Tensor, y: Tensor, levels: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
-        errors = y.unsqueeze(-2) - x.unsqueeze(-1)
-        slope = errors.clamp(-kappa, kappa) if kappa > 0.0 else errors.sign()
-        weights = torch.where(errors < 0.0, 1.0 - levels[:, None], levels[:, None])
-        losses = weights * slope * (errors - (0.5 if kappa > 0.0 else 0.0) * slope)
-        # Sum each row first: a sum of ten million terms would lose digits.
-        return losses.sum((-2, -1)).sum(), (weights * slope).sum(-1)
-
-    return torch.compile(pairs, dynamic=False)
 
 
 class _FixedGradient(torch.autograd.Function):

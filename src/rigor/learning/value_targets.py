@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rigor.config.config import Config
 from rigor.envs.problem import ReturnToGo
-from rigor.learning import fast_loss
+from rigor.learning import compiled_loss, fast_loss
 from rigor.learning.expected_utility import ExpectedUtility
 from rigor.learning.networks import ValueHead
 from rigor.learning.return_to_go_seen import ReturnToGoSeen
@@ -212,18 +212,14 @@ class ReturnQuantiles:
         rows = batch_size * self._step_factors.shape[1]
         if updates * rows * n * n_targets < COMPILE_FROM:
             return
-        note("compiling the loss (a few seconds; half a minute the first time on this machine)")
-        kernel = fast_loss.compiled_sum_over_pairs()
-        example, targets = (torch.zeros(rows, k, device=self.device) for k in (n, n_targets))
+        note("compiling the loss (half a minute the first time on this machine)")
         try:
-            # Separate tensors: given one tensor twice, the compiler would assume that they are
-            # always the same.
-            kernel(example, targets, self.levels, self.train.huber)
+            self._kernel = compiled_loss.compiled_sum_over_pairs(
+                rows, n_targets, self.levels, self.train.huber
+            )
         except Exception as error:  # whatever a missing or broken compiler raises
             reason = str(error).strip().partition("\n")[0]
             note(f"the loss is not compiled ({reason}); the run continues, a little slower")
-            return
-        self._kernel = kernel
 
     def steps(
         self,
