@@ -123,7 +123,7 @@ def main() -> None:
     better = judged.groupby(cell, sort=False).regret.min()
     print(f"{len(table)} runs, {len(judged)} with a gap of 2 % of the range of returns or more")
     for most in (0.02, 0.1):
-        print(f"regret <= {most}: {(regret <= most).sum()} of {len(regret)} cells by the first seed")
+        print(f"regret <= {most}: {(regret <= most).sum()} of {len(regret)} cells, first seed")
         print(f"and {(better <= most).sum()} by the better of two where a second was run")
     print(regret[regret > 0.02].round(3).to_string())
     print(table[table.gap < SMALLEST_GAP].groupby("problem", sort=False).size().to_string())

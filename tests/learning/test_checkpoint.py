@@ -1,8 +1,8 @@
 import builtins
-import errno
 import json
 import os
 import pickle
+import resource
 import shutil
 import threading
 
@@ -76,7 +76,7 @@ def test_saving_the_same_step_again_replaces_it(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("moment", ["to_bytes", "_digests", "_sync"])
+@pytest.mark.parametrize("moment", ["save_file", "_digests", "_sync"])
 def test_a_crash_while_saving_leaves_what_was_there(tmp_path, monkeypatch, moment):
     save(tmp_path, 1, {"x": np.arange(3)})
     save(tmp_path, 2, {"x": np.arange(4)})
@@ -224,13 +224,25 @@ def test_training_goes_on_while_a_copy_is_written(tmp_path, monkeypatch):
     assert len(checkpoints(tmp_path)) == 2
 
 
-def test_an_error_of_the_background_reaches_the_next_save(tmp_path, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(checkpoint, "to_bytes", full)
+def test_an_error_of_the_background_reaches_the_next_save(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     writer = checkpoint.Writer(tmp_path)
-    writer.start(7, {"x": torch.zeros(2)})
-    with pytest.raises(UserError, match="no space left on device; free some space"):
-        writer.wait()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))  # as if the disk were full
+    try:
+        writer.start(7, {"x": torch.zeros(10_000)})
+        with pytest.raises(UserError, match=r"no space left on device.*; free some space"):
+            writer.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.start(8, {"x": torch.zeros(10_000)})
     writer.close()
+    assert [path.name for path in checkpoints(tmp_path)] == ["step_000000000008"]
+
+
+def test_the_files_of_a_checkpoint_have_the_users_permissions(tmp_path):
+    before = os.umask(0o027)
+    try:
+        path = save(tmp_path, 1, {"x": torch.zeros(2)})
+    finally:
+        os.umask(before)
+    assert {oct(file.stat().st_mode & 0o777) for file in path.iterdir()} == {"0o640"}

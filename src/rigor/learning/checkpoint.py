@@ -8,6 +8,7 @@ code.
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from safetensors.torch import save as to_bytes
+from safetensors.torch import load_file, save_file
 
 from rigor.errors import UserError
 from rigor.runs.disk import disk_errors
@@ -98,9 +98,9 @@ def _write(directory: Path, steps: int, text: str, arrays: dict[str, torch.Tenso
     for left in directory.glob(".partial_*"):  # from a session that was killed while it saved
         shutil.rmtree(left)
     partial.mkdir(parents=True)
-    # Written here, because safetensors reports a full disk as an error of its own.
-    (partial / _ARRAYS).write_bytes(to_bytes(arrays))
     (partial / _STATE).write_text(text)
+    _write_arrays(partial / _ARRAYS, arrays)
+    shutil.copymode(partial / _STATE, partial / _ARRAYS)  # safetensors lets only the owner read
     (partial / _DIGESTS).write_text(json.dumps(_digests(partial)))
     for path in [*partial.iterdir(), partial]:
         _sync(path)
@@ -111,6 +111,21 @@ def _write(directory: Path, steps: int, text: str, arrays: dict[str, torch.Tenso
     for old in [*directory.glob(".partial_*"), *checkpoints(directory)[:-KEEP]]:
         shutil.rmtree(old)
     return final
+
+
+def _write_arrays(path: Path, arrays: dict[str, torch.Tensor]) -> None:
+    """Write arrays from where they lie: a copy of them would be the peak of a run's memory.
+
+    Raises:
+      OSError: the disk is full, or fails.
+    """
+    try:
+        save_file(arrays, path)
+    except SafetensorError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def checkpoints(directory: Path) -> list[Path]:
