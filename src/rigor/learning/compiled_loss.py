@@ -14,8 +14,6 @@ import tempfile
 from pathlib import Path
 
 import torch
-from filelock import FileLock
-from platformdirs import user_cache_path
 from torch import Tensor, nn
 
 from rigor.learning.fast_loss import SumOverPairs
@@ -93,6 +91,10 @@ def _from_file(shapes: Shapes, kappa: float) -> SumOverPairs:
 
 def _file(shapes: Shapes, kappa: float) -> Path:
     """Return the file of the compiled loop, which is compiled if it is not there."""
+    # short runs compile nothing, and need not import these
+    from filelock import FileLock
+    from platformdirs import user_cache_path
+
     (n_rows, n), (_, n_targets) = shapes
     arguments = [n_rows, n, n_targets, kappa, torch.get_num_threads()]
     made_for = _instructions().encode() + Path(__file__).read_bytes()
