@@ -13,6 +13,8 @@ LONGEST = (
     "test_chaos.py",
     "test_quality.py",
     "test_risk.py",
+    "test_train_run.py",
+    "test_train_sweep.py",
     "test_train.py",
     "test_rigor_sweep.py",
     "test_wheel.py",

@@ -9,61 +9,14 @@ import sys
 import imageio_ffmpeg
 import numpy as np
 import pytest
-from command_line import TINY, finish, rigor_train, start
-from PIL import Image
+from evaluations import check_figure, command
 
 import rigor
 from rigor.cli import eval as rigor_eval
 from rigor.errors import UserError
 from rigor.runs.directory import RunDirectory
 
-EXACT = ("agent=backward_induction", "discount=hyperbolic", "tracker=none")
-ATARI = (
-    "env=atari/breakout",
-    "learner=replay",
-    "agent=multihorizon",
-    "tracker=none",
-    "train.steps=200",
-    "network.hidden=32",
-    "agent.quantiles=5",
-    "env.max_frames=400",
-    "env.num_envs=2",
-    "evaluate.every=1",
-    "evaluate.episodes=1",
-    "evaluate.final_episodes=1",
-)
 PICTURES = ("calibration.png", "weights.png", "paths.png")
-
-
-def command(*arguments, cwd):
-    return finish(start(*arguments, cwd=cwd, name="eval"))
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Return a function from a run's name to its directory; each is trained once."""
-    place = tmp_path_factory.mktemp("eval")
-    wanted = {
-        "cartpole": (*TINY, "agent=multihorizon", "horizons.m=3", "discount=hyperbolic"),
-        "gbwm": ("env=gbwm", *EXACT),
-        "american_put": ("env=american_put", *EXACT),
-        "tabular": ("env=tabular", *EXACT),
-        "learned_put": (*TINY, "env=american_put", "network=mlp", "risk=cvar", "outer.every=50"),
-        "utility": (*TINY, "env=gbwm", "agent=expected_utility", "agent.quantiles=1", "risk=cvar"),
-        "endless": ("env=tabular", "env.horizon=inf", "agent=infinite_horizon", "tracker=none"),
-        "breakout": ATARI,
-        "risky": (*TINY, "agent=singlehorizon", "risk=cvar", "outer.every=50"),
-        "solved": ("env=tabular", *EXACT, "env.horizon=4", "risk=cvar", "risk.tau=0.5"),
-    }
-
-    def of(name):
-        out = place / name
-        if not out.exists():
-            done = rigor_train(*wanted[name], f"out={out}", cwd=place)
-            assert done.code == 0, done
-        return next(path.parent for path in out.glob("*/config.yaml"))
-
-    return of
 
 
 def evaluated(directory, *arguments, capsys):
@@ -84,14 +37,6 @@ def frames_of(path):
     reader = imageio_ffmpeg.read_frames(str(path))
     width, height = next(reader)["size"]
     return np.stack([np.frombuffer(one, np.uint8) for one in reader]).reshape(-1, height, width, 3)
-
-
-def check_figure(path):
-    with Image.open(path) as image:
-        pixels = np.asarray(image.convert("L"))
-    assert min(pixels.shape) > 400
-    assert pixels.std() > 5
-    assert path.stat().st_size < 600_000
 
 
 def test_help_is_quick():
@@ -365,58 +310,3 @@ def test_breakout_with_a_video(trained, capsys):
     assert np.ptp(screen[0].astype(int), axis=2).max() > 100  # in colour
     assert not (screen[0] == screen[-1]).all()
     check_figure(place / "weights.png")
-
-
-# --- risk levels ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_risk_levels_of_an_exact_agent_are_the_optima(trained, tmp_path, capsys):
-    levels = "--risk-levels", "0.2,0.5,1"
-    rigor_eval.run([str(trained("solved")), *levels, "--out", str(tmp_path)])
-    shown = capsys.readouterr().out
-    place = next(tmp_path.glob("*/*/frontier.csv")).parent
-    with (place / "frontier.csv").open() as file:
-        rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    assert [row["level"] for row in rows] == [0.2, 0.5, 1.0]
-    assert all(row["objective"] == pytest.approx(row["optimum"]) for row in rows)
-    assert rows[0]["objective"] < rows[1]["objective"] < rows[2]["objective"]
-    own = json.loads((trained("solved") / "result.json").read_bytes())["objective"]
-    assert rows[1]["objective"] == pytest.approx(own)
-    assert "may have other means" in shown
-    check_figure(place / "frontier.png")
-    policy = rigor.load(trained("solved")).policy(tau=0.2)
-    assert policy.initial_stock == pytest.approx(rows[0]["initial_stock"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "exact"), [("risky", False), ("learned_put", True)])
-def test_risk_levels_of_a_learner(trained, tmp_path, capsys, name, exact):
-    arguments = "--risk-levels", "0.5,1", "--episodes", "5", "--out", str(tmp_path)
-    rigor_eval.run([str(trained(name)), *arguments])
-    assert "95 % interval" in capsys.readouterr().out
-    with next(tmp_path.glob("*/*/frontier.csv")).open() as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["episodes"]) for row in rows] == ([0, 0] if exact else [60, 30])
-    for row in rows:
-        low, high = (float(row[f"objective_{end}"]) for end in ("low", "high"))
-        assert low <= float(row["objective"]) <= high
-        assert not exact or float(row["objective"]) <= float(row["optimum"]) + 1e-9
-    policy = rigor.load(trained(name)).policy(tau=0.5)
-    assert policy.initial_stock == pytest.approx(float(rows[0]["initial_stock"]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "levels", "part"),
-    [
-        ("cartpole", "0.1", "--risk-levels 0.1 with risk=mean: an agent serves other levels for"),
-        ("risky", "2", "--risk-levels 2 with risk=cvar: risk.tau=2.0: the fraction"),
-        ("risky", "0", "needs numbers above 0"),
-        ("risky", "0.5 --video", "--video with --risk-levels"),
-    ],
-)
-def test_levels_that_an_agent_does_not_serve_are_refused(trained, tmp_path, name, levels, part):
-    done = command(trained(name), "--risk-levels", *levels.split(), cwd=tmp_path)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert part in done.err
