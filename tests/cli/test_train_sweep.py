@@ -1,12 +1,7 @@
 """Sweeps and a user's own parts by the real command line."""
 
 import pytest
-from command_line import (
-    TINY,
-    environment,
-    refused,
-    rigor_train,
-)
+from command_line import TINY, environment, refused, rigor_train
 from run_files import ANSI, only, read, runs
 
 USER_MODULE = '''

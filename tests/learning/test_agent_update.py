@@ -5,13 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from agents import (
-    CPU,
-    RISKS,
-    batch_of,
-    make_agent,
-    make_env,
-)
+from agents import CPU, RISKS, batch_of, make_agent, make_env
 from scripted import CallRecorder
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten

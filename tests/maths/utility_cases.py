@@ -1,12 +1,6 @@
 """One utility of each kind and at the ends of its parameters."""
 
-from rigor.maths.utility import (
-    CVaR,
-    Entropic,
-    Mean,
-    MeanCVaR,
-    MeanVariance,
-)
+from rigor.maths.utility import CVaR, Entropic, Mean, MeanCVaR, MeanVariance
 
 ALL = [
     Mean(),
