@@ -32,6 +32,17 @@ def actions(n, n_envs=1, seed=0):
     return np.random.default_rng(seed).integers(0, 4, (n, n_envs))
 
 
+def test_it_draws_the_episode_that_is_played():
+    env, plain = Lander(**VALUES).video_env(), make()
+    assert np.array_equal(env.reset(SEED), plain.reset(SEED))
+    first = env.frame()
+    assert (first.shape, first.dtype) == ((400, 600, 3), np.uint8)
+    for action in actions(20):
+        assert np.array_equal(env.step(action).observation, plain.step(action).observation)
+    assert not np.array_equal(env.frame(), first)
+    env.close()
+
+
 def test_facts():
     env = make(3)
     assert (env.n_envs, env.n_actions) == (3, 4)

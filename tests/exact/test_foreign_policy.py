@@ -57,6 +57,25 @@ def test_the_value_of_a_put_that_is_exercised_at_once_by_hand():
     assert value.regret > 1.0
 
 
+def test_an_exponential_utility_of_a_policy_that_takes_its_stock_by_hand(tmp_path):
+    np.savez(
+        tmp_path / "lottery.npz",  # action 0: nothing or 1 by chance, action 1: a half
+        P=np.ones((1, 2, 1)),
+        reward=np.array([[0.0, 1.0], [0.5, 0.5]])[None, :, None],
+        reward_probability=np.full((1, 2, 1, 2), 0.5),
+    )
+    value = rigor.exact_value(
+        option("env", "tabular", path=str(tmp_path / "lottery.npz"), horizon=2),
+        lambda observation, t, stock: (stock > 0.5).astype(int),  # who has won takes what is sure
+        discount=Exponential(gamma=1.0),
+        risk=Entropic(beta=-1.0),
+        initial_stock=0.0,
+    )
+    returns = np.array([0.0, 1.0, 1.5])
+    by_hand = -np.log(np.array([0.25, 0.25, 0.5]) @ np.exp(-returns))
+    assert value.objective == pytest.approx(by_hand)
+
+
 def test_simulated_episodes_have_the_exact_value():
     env = gymnasium.make("rigor/Tabular-v0", builtin="random", states=4, horizon=3)
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from rigor.errors import UserError
 from rigor.launch import squeue
 from rigor.launch.manifest import Manifest, Submission
 from rigor.launch.squeue import Task
@@ -155,3 +156,33 @@ def test_the_newest_tasks_of_runs_are_cancelled_each_once(manifest, monkeypatch)
         ["7_0", "7_1"],
         ["9"],
     ]
+
+
+def scancel_says(monkeypatch, line):
+    def run(command, **options):
+        if command[0] == "squeue":
+            return subprocess.CompletedProcess(command, 0, "7|0|RUNNING|None|x.0\n")
+        return subprocess.CompletedProcess(command, 1, "", line)
+
+    monkeypatch.setattr(squeue.subprocess, "run", run)
+
+
+@pytest.mark.parametrize(
+    "reason", ["Invalid job id specified", "Job/step already completing or completed"]
+)
+def test_a_task_that_ends_before_it_is_cancelled_is_no_failure(manifest, monkeypatch, reason):
+    scancel_says(monkeypatch, f"scancel: error: Kill job error on job id 7_0: {reason}\n")
+    assert squeue.cancel(manifest, [0, 1]) == ["7_0"]
+
+
+def test_nothing_is_called_cancelled_if_slurm_does_not_answer_or_refuses(manifest, monkeypatch):
+    scancel_says(monkeypatch, "scancel: error: Kill job error on job id 7_0: Access denied\n")
+    with pytest.raises(UserError, match="^not all was cancelled; SLURM says: .*Access denied$"):
+        squeue.cancel(manifest, [0])
+
+    def silent(command, **options):
+        raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr(squeue.subprocess, "run", silent)
+    with pytest.raises(UserError, match="^SLURM does not answer squeue, so nothing was cancelled"):
+        squeue.cancel(manifest, [0])

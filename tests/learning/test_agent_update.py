@@ -266,6 +266,24 @@ def test_new_units_keep_the_function_of_the_networks(compose, network):
     torch.testing.assert_close(target, before, rtol=1e-4, atol=1e-3)
 
 
+def test_the_unit_of_the_outputs_follows_the_returns_where_the_problem_has_bounds(compose):
+    small = ["tracker=none", "env=gbwm", "env.periods=4", "train.reward_scale=null"]
+    config = compose(small=small).config
+    env = config.env.make(1, evaluation=False)
+    agent = Agent(config, env, CPU, 0)
+    assert agent.knows_bounds
+    stock_unit = agent.stock_unit
+    observation = torch.from_numpy(env.reset(np.random.SeedSequence(0)))
+    asked = observation, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.float64)
+    before = agent.values.quantiles(agent.online(*asked), *asked[1:])
+    agent.returns.observe(np.array([1000.0]), np.zeros(1), np.array([True]))
+    follow(agent, keep=True)
+    assert agent.values.scale == 32.0  # 1000/32 = 31
+    assert agent.stock_unit == stock_unit
+    after = agent.values.quantiles(agent.online(*asked), *asked[1:])
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-3)
+
+
 def test_the_loss_is_compiled_for_the_targets_of_all_sampled_next_states(compose, monkeypatch):
     shapes = []
 

@@ -1,3 +1,4 @@
+import itertools
 import math
 import re
 from types import SimpleNamespace
@@ -87,6 +88,20 @@ def test_interval_of_a_tail_by_hand():
     assert (found.low, found.high) == pytest.approx((corrected - 1.3 * half, 1.0 + half))
 
 
+def test_the_interval_of_many_episodes_leaves_out_groups_of_them():
+    sample, asked = np.arange(20_000.0), []
+
+    def statistic(x):
+        asked.append(len(x))
+        return mean(x)
+
+    found = interval(sample, statistic)
+    assert asked == [20_000] + 200 * [19_900]
+    alone = stats.t.ppf(0.975, 19_999) * sample.std(ddof=1) / math.sqrt(20_000)
+    # 200 groups estimate a standard error to about 1/√400
+    assert found.high - found.value == pytest.approx(alone, rel=0.15)
+
+
 def draws(name, tau, rng, shape):
     """Return samples of a distribution, and the CVaR of its worst fraction tau."""
     if name == "normal":
@@ -103,9 +118,14 @@ def draws(name, tau, rng, shape):
     return -(rng.random(shape) < chance).astype(float), -min(1.0, chance / tau)
 
 
+SHAPES = ["normal", "exponential", "losses", "t3", "0.5", "1", "2"]
+BY_GROUPS = [("normal", 0.01), ("losses", 0.01), ("1", 0.01)]  # 3,000 episodes
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("tau", [0.1, 0.25])
-@pytest.mark.parametrize("name", ["normal", "exponential", "losses", "t3", "0.5", "1", "2"])
+@pytest.mark.parametrize(
+    ("name", "tau"), [*itertools.product(SHAPES, [0.1, 0.25]), *BY_GROUPS], ids=str
+)
 def test_intervals_cover_the_truth_at_the_default_number_of_episodes(name, tau):
     """Of 95 % intervals at least 92 % cover, and the estimate is hardly biased."""
     n = max(100, math.ceil(MIN_TAIL / tau))

@@ -66,6 +66,15 @@ def test_a_coarse_search_is_noted():
     assert known.note_search(np.array([-9.0, -5.0, -4.0, 0.0]), -5.0) is None
 
 
+def test_each_kind_of_warning_about_searches_is_due_once():
+    candidates = candidates_after(np.linspace(0.0, 10.0, 101))
+    tried = np.array([-9.0, -5.0, -4.0, 0.0])
+    notes = [candidates.note_search(tried, c) for c in (-5.0, -5.0, 0.0, 0.0, 0.0, -5.0)]
+    kinds = [note and note.split()[1] for note in notes]
+    assert kinds == ["candidates", None, None, None, "initial", None]
+    assert not any(candidates.note_search(tried, 0.0) for _ in range(4))
+
+
 def test_relabelling_draws_from_the_newest_search():
     candidates = candidates_after([0.0, 10.0])
     batch = batch_of(400)

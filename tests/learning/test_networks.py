@@ -295,10 +295,10 @@ def test_a_number_is_embedded_by_a_linear_layer_and_relu():
     assert found.tolist() == [[3.0, 0.0, 3.0, 2.0, 2.0, 0.0]]
 
 
-@pytest.mark.parametrize("embedding", [0, 6])
-def test_the_function_stays_when_the_units_of_its_inputs_change(embedding):
+@pytest.mark.parametrize(("hidden", "embedding"), [([8], 0), ([8], 6), ([], 0), ([], 6)])
+def test_the_function_stays_when_the_units_of_its_inputs_change(hidden, embedding):
     torch.manual_seed(0)
-    spec = Mlp([8], embedding, 0, "none", True, "none")
+    spec = Mlp(hidden, embedding, 0, "none", True, "none")
     network = build_network(spec, seen((2,)), (3, 2, 5), True, True, 100.0)
     assert sum(isinstance(part, NumberEmbedding) for part in network.modules()) == (
         3 if embedding else 0

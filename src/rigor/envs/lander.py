@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rigor.envs.gymnasium import Gymnasium
 from rigor.envs.problem import Problem
-from rigor.envs.vector import VectorEnv
+from rigor.envs.vector import VectorEnv, VideoEnv
 from rigor.errors import UserError
 
 ID = "LunarLander-v3"
@@ -64,6 +64,17 @@ class Lander:
                 "env=windy_lunar_lander: needs the physics engine Box2D; pip install box2d, which "
                 "has wheels for Python 3.11 to 3.13"
             ) from error
+        return self._gymnasium(n_envs).make(n_envs, evaluation)
+
+    def video_env(self) -> VideoEnv:
+        """Return one copy that draws itself.
+
+        Raises:
+          UserError: the physics engine is not installed, or pygame, with which it draws.
+        """
+        return self._gymnasium(1).video_env()
+
+    def _gymnasium(self, n_envs: int) -> Gymnasium:
         wind = {"wind_power": self.wind_power, "turbulence_power": self.turbulence_power}
         kwargs = {"enable_wind": True, **wind}
-        return Gymnasium(ID, n_envs, self.max_steps, "auto", [], kwargs).make(n_envs, evaluation)
+        return Gymnasium(ID, n_envs, self.max_steps, "auto", [], kwargs)

@@ -70,13 +70,19 @@ def policy_objective(
 ) -> float:
     """Return the OCE of a policy's discounted return.
 
-    An exponential utility is evaluated by backward induction without stocks, which is exact even if
-    the outcome was computed on a grid of stocks.
+    For an exponential utility, a policy that takes no stock is evaluated by backward induction
+    without stocks, which is exact even if the outcome was computed on a grid of stocks.
     """
-    if not augments_with_stock(risk) and not is_mean(risk):
-        fixed = FixedDecisions(model, model.n_decisions, lambda t: rule(t)[0])
-        return StockAugmentedProblem(fixed, factors, risk, 3).policy(0.0)[0]
-    return objective_of(risk, outcome)
+    if augments_with_stock(risk) or is_mean(risk):
+        return objective_of(risk, outcome)
+    decisions = []
+    for t in range(model.n_decisions):
+        actions = rule(t)
+        if (actions != actions[0]).any():
+            return objective_of(risk, outcome)
+        decisions.append(actions[0])
+    fixed = FixedDecisions(model, model.n_decisions, decisions.__getitem__)
+    return StockAugmentedProblem(fixed, factors, risk, 3).policy(0.0)[0]
 
 
 def reachable_under_both_discounts(

@@ -1,6 +1,7 @@
 """Run an exact agent in its directory: solve, save the policy and write the result."""
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -39,8 +40,9 @@ def work(
       stop: unused; an exact solver has nothing to save, so it stops at once on a signal.
       after: collects functions to call once the status is written.
     """
-    for number in STOPS:
-        signal.signal(number, _stop)  # the caller restores the old handlers
+    if threading.current_thread() is threading.main_thread():  # which alone has handlers
+        for number in STOPS:
+            signal.signal(number, _stop)  # the caller restores the old handlers
     config = job.config
     made_by = source()
     result: dict[str, Any] = {}

@@ -1,12 +1,14 @@
 """Questions to SLURM about a sweep: which tasks it has, and in which state."""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rigor.errors import UserError
 from rigor.launch.manifest import Manifest, read_manifest
 from rigor.launch.status import RunStatus, StatusReader
 
@@ -15,6 +17,9 @@ ASK_EVERY = 30.0
 
 _ON_A_NODE = ("RUNNING", "COMPLETING", "SUSPENDED")
 """SLURM's states of a task that has a node; a task in any other state waits for one."""
+
+_GONE = re.compile("Invalid job id|already completing or completed")
+"""What scancel says of a task that has ended."""
 
 _REASONS = {
     "PartitionTimeLimit": "hydra.launcher.time is above the limit of the partition, which "
@@ -147,11 +152,20 @@ def _waits_for(task: Task) -> str | None:
 
 
 def cancel(manifest: Manifest, numbers: Sequence[int]) -> list[str]:
-    """Cancel the tasks of some runs, and return the ids of the cancelled tasks."""
-    tasks = tasks_of(manifest) or {}
+    """Cancel the tasks of some runs, and return the ids of the cancelled tasks.
+
+    Raises:
+      UserError: SLURM does not answer, or refuses.
+    """
+    tasks = tasks_of(manifest)
+    if tasks is None:
+        raise UserError("SLURM does not answer squeue, so nothing was cancelled; try again")
     ids = list(dict.fromkeys(tasks[number].id for number in numbers if number in tasks))
-    if ids:
-        subprocess.run(["scancel", *ids], check=True)
+    if ids:  # a task may end before scancel names it, which is no failure
+        done = subprocess.run(["scancel", *ids], capture_output=True, text=True, check=False)
+        said = done.stderr.splitlines() if done.returncode else []
+        if refused := [line for line in said if not _GONE.search(line)]:
+            raise UserError(f"not all was cancelled; SLURM says: {refused[0].strip()}")
     return ids
 
 

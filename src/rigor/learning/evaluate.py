@@ -12,6 +12,8 @@ from rigor.learning.rollout import Episodes
 from rigor.maths.utility import Utility, facts_of, tail_of
 
 CONFIDENCE = 0.95
+SINGLY = 1000  # episodes that the jackknife leaves out one by one; of more, it leaves out groups
+GROUPS = 200  # of which there are so many
 TAIL_BELOW = 1.3  # by which an interval of a tail is longer downwards
 PROPORTIONATE = (0.01, 30.0)  # |β| or κ times the spread of returns: between, a risk matters
 
@@ -110,7 +112,8 @@ def interval(
     The plug-in estimate of an OCE is biased, because c is chosen on the same sample, and the
     jackknife's estimate is not, but varies more. So the interval reaches over both. For a tail it
     is widened downwards, where the next episode may lie below all of the sample (measured:
-    `docs/protocol.md`). One episode and equal episodes have no interval.
+    `docs/protocol.md`). One episode and equal episodes have no interval. Of more than `SINGLY`
+    episodes it leaves out one of `GROUPS` random groups at a time.
 
     Args:
       sample: one number of each episode. statistic: of samples of any size.
@@ -119,9 +122,15 @@ def interval(
     value, n = statistic(sample), len(sample)
     if n < 2 or np.ptp(sample) == 0.0:  # equal episodes do not show how much others would differ
         return Estimate(value, math.nan, math.nan)
-    others = np.array([statistic(np.delete(sample, i)) for i in range(n)])
-    corrected = n * value - (n - 1) * float(others.mean())
-    error = math.sqrt((n - 1) * float(others.var()))
-    half = error * float(stdtrit(max(1.0, n * tail - 1.0), (1.0 + CONFIDENCE) / 2.0))
+    k, group = n, np.arange(n)
+    if (
+        n > SINGLY
+    ):  # each episode would cost a statistic of all others; the order may mean something
+        k, group = GROUPS, np.random.default_rng(0).permutation(n) % GROUPS
+    others = np.array([statistic(sample[group != i]) for i in range(k)])
+    corrected = k * value - (k - 1) * float(others.mean())
+    error = math.sqrt((k - 1) * float(others.var()))
+    freedom = max(1.0, min(n * tail, k) - 1.0)
+    half = error * float(stdtrit(freedom, (1.0 + CONFIDENCE) / 2.0))
     below = TAIL_BELOW * half if tail < 1.0 else half
     return Estimate(value, min(value, corrected) - below, max(value, corrected) + half)

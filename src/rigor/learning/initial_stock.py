@@ -41,6 +41,7 @@ class StockCandidates:
         self._spec, self._returns, self._bounds = spec, returns, bounds
         self.searched = np.zeros(0)  # candidates of the newest search, ascending
         self.searches_on_edge = 0  # in a row
+        self._warned_edge = self._warned_coarse = False
 
     def check(self) -> None:
         """Refuse an empty range before anything was seen.
@@ -102,24 +103,28 @@ class StockCandidates:
     def note_search(self, candidates: np.ndarray, c0: float) -> str | None:
         """Keep the candidates of a search, ascending [G]; return a warning if it is due, else None.
 
+        Each kind of warning is due once.
+
         Args:
           candidates: of the search. c0: the best of them.
         """
         self.searched = candidates
         low, high = candidates[[0, -1]]
         self.searches_on_edge = self.searches_on_edge + 1 if c0 in (low, high) else 0
-        if self.searches_on_edge == ON_EDGE:
+        if self.searches_on_edge == ON_EDGE and not self._warned_edge:
+            self._warned_edge = True
             return (
                 f"the initial stock {c0:.4g} is an end of its range [{low:.4g}, {high:.4g}] in "
                 f"{ON_EDGE} searches in a row; widen outer.low or outer.high"
             )
         returns = self._returns.newest
-        if self._bounds is not None or len(returns) < 2:
+        if self._bounds is not None or len(returns) < 2 or self._warned_coarse:
             return None
         at = int(np.searchsorted(candidates, c0))
         gap = float(np.diff(candidates[max(at - 1, 0) : at + 2]).min())
         spread = float(np.ptp(np.quantile(returns, (0.05, 0.95))))
         if 0.0 < COARSE * spread < gap:
+            self._warned_coarse = True
             return (
                 f"the candidates near the initial stock {c0:.4g} lie {gap:.3g} apart, more than "
                 f"{COARSE:.0%} of the returns' spread, {spread:.3g}; raise outer.points, or set "

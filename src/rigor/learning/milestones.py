@@ -67,10 +67,10 @@ def milestones(training: Training, state: State, epsilon: float, outputs: Output
     config, spec = training.config, training.config.train
     log_every = every(spec.log_every, spec.schedule_steps)
     evaluate_every = every(config.evaluate.every, spec.schedule_steps)
-    # Search first, so that a run stopped during the rollouts repeats the search on resuming.
-    if training.agent.utility.needs_stock and crossings(
-        state.updates_searched, state.updates, config.outer.every
-    ):
+    ends = state.steps >= spec.steps
+    # Search first, so that a run stopped during the rollouts repeats the search on resuming, and
+    # before the last checkpoint, whose c₀ is the result's.
+    if ends or crossings(state.updates_searched, state.updates, config.outer.every):
         try:
             training.choose_initial_stock(state, outputs.progress.note, outputs.stop)
         except Stopped:
@@ -94,7 +94,7 @@ def milestones(training: Training, state: State, epsilon: float, outputs: Output
         training.agent.loss_sum.zero_()
     due = crossings(state.steps_logged, state.steps, training.checkpoint_every) > 0
     state.steps_logged = state.steps
-    ends, signal = state.steps >= spec.steps, outputs.stop()
+    signal = outputs.stop()
     due = due or (training.memory is not None and training.memory.overdue())
     if training.changed and (due or ends or signal):
         training.save(state, wait=ends or signal is not None)

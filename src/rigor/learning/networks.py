@@ -151,7 +151,7 @@ class QuantileNetwork(nn.Module):
         if keep and isinstance(self.stock, NumberEmbedding):
             self.stock.keep_function(self.stock_unit[:, None], unit)
         elif keep:  # the stock is the last input of the torso
-            _keep_function(self.torso, slice(-1, None), self.stock_unit[:, None], unit)
+            _keep_function(self._first(), slice(-1, None), self.stock_unit[:, None], unit)
         self.stock_unit.copy_(unit[:, 0])
 
     @torch.no_grad()
@@ -162,7 +162,7 @@ class QuantileNetwork(nn.Module):
         if keep and self.encoder.embedding is not None:
             self.encoder.embedding.keep_function(self.encoder.unit, unit)
         elif keep:
-            _keep_function(self.torso, slice(0, len(zero)), self.encoder.unit, unit)
+            _keep_function(self._first(), slice(0, len(zero)), self.encoder.unit, unit)
         self.encoder.unit.copy_(unit)
 
     @torch.no_grad()
@@ -171,15 +171,19 @@ class QuantileNetwork(nn.Module):
         for parameter in self.head.linear.parameters():
             parameter.mul_(factor)
 
+    def _first(self) -> nn.Linear:
+        """Return the layer that reads the features and the scalars."""
+        layers = [*self.torso.modules(), self.head.linear]  # without hidden layers, the head
+        return next(layer for layer in layers if isinstance(layer, nn.Linear))
 
-def _keep_function(layers: nn.Module, inputs: slice, before: Tensor, after: Tensor) -> None:
-    """Change the first linear layer so that inputs in another unit give the same outputs.
+
+def _keep_function(linear: nn.Linear, inputs: slice, before: Tensor, after: Tensor) -> None:
+    """Change a linear layer so that inputs in another unit give the same outputs.
 
     Args:
-      layers: whose first linear layer reads the inputs. inputs: which of its inputs, [F].
+      linear: the layer. inputs: which of its inputs, [F].
       before, after: what enters as 0, and the difference that enters as one, float64 [2, F].
     """
-    linear = next(layer for layer in layers.modules() if isinstance(layer, nn.Linear))
     weight = linear.weight[:, inputs]
     shift, ratio = shift_and_ratio(before, after, weight)
     linear.bias.add_(weight @ shift)

@@ -118,7 +118,6 @@ def work(
         if state.steps < config.train.steps or state.steps_logged < state.steps:
             (parallel_loop if training.memory is None else loop).train(training, state, outputs)
         progress.average = state.steps / state.seconds
-        training.choose_initial_stock(state, progress.note, stop_alive)
         result |= _result(job, training, state, sink, stop_alive, progress.note) | made_by
         result |= _exact(config, training, progress.note)
     run.write_result(result)

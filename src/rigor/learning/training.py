@@ -50,8 +50,9 @@ class State:
     t: int64 [E]. stock, stock_start: S_t and S_0, float64 [E].
     score, length: of the running episodes, [E]. starts: initial observations [K, *shape].
     ended: (score, length) of the episodes since the last row of metrics. updates_logged: updates
-    before that row. updates_searched: updates before the last search for c₀. search_steps: agent
-    steps of the episodes that confirmed initial stocks.
+    before that row. updates_searched: updates before the last search for c₀ that updates made due.
+    steps_searched: agent steps before the last search for c₀. search_steps: agent steps of the
+    episodes that confirmed initial stocks.
     """
 
     observation: np.ndarray
@@ -66,6 +67,7 @@ class State:
     updates: int = 0
     updates_logged: int = 0
     updates_searched: int = 0
+    steps_searched: int = -1
     steps_learned: int = 0
     steps_logged: int = 0
     search_steps: int = 0
@@ -115,7 +117,6 @@ class Training:
         self.changed = False  # since the newest checkpoint
         self._seconds_before = 0.0  # of training in former sessions
         self.sources = [{"step": 0, **source()}]
-        self._search_noted = False
 
     def start(self, note: Callable[[str], None]) -> State:
         """Return the state of the newest checkpoint that can be read, or a fresh one.
@@ -282,19 +283,19 @@ class Training:
     def choose_initial_stock(
         self, state: State, note: Callable[[str], None], stop: Callable[[], int | None]
     ) -> None:
-        """Search for c₀ where the risk needs one; note once that it is an end of its range.
+        """Search for c₀ where the risk needs one, once at a step; note what is wrong with it.
+
+        A repeated search could end elsewhere, as it compares what it finds with the present c₀.
 
         Raises:
           Stopped: by the signal that `stop` returned during rollouts; c₀ is the previous one.
         """
         agent = self.agent
-        if not agent.utility.needs_stock:
+        if not agent.utility.needs_stock or state.steps_searched == state.steps:
             return
         previous, searched = agent.initial_stock, agent.candidates.state()
-        warning = agent.choose_initial_stock(state.starts)
-        if warning and not self._search_noted:
+        if warning := agent.choose_initial_stock(state.starts):
             note(warning)
-            self._search_noted = True
         if self.config.outer.rollouts:
             try:
                 steps = self._confirm_initial_stock(previous, state.updates, stop)
@@ -303,6 +304,7 @@ class Training:
                 agent.candidates.restore(searched)
                 raise
             state.search_steps += steps
+        state.steps_searched, self.changed = state.steps, True
 
     def _confirm_initial_stock(
         self, previous: float, updates: int, stop: Callable[[], int | None] = lambda: None

@@ -14,20 +14,20 @@ DRIFTED = 0.5  # of the unit: a larger move of the middle of the returns does so
 
 
 def follow(agent: Agent, keep: bool) -> None:
-    """Set an agent's units by what was seen; without effect where the problem's bounds set them.
+    """Set an agent's units by what was seen; the problem's bounds, where known, set its inputs'.
 
     Args:
       agent: its networks, `values`, `stock_unit` and `observation_unit` may change.
       keep: whether the networks' functions stay as they are; False before the first update, when
         there is nothing to keep.
     """
-    if agent.knows_bounds:
-        return
     networks = dict.fromkeys((agent.online, agent.target, agent.averaged))  # each once
     returns = agent.returns
     factor = agent.values.follow(returns.reward_unit)
     for network in networks if keep and factor != 1.0 else ():
         network.rescale_outputs(factor)
+    if agent.knows_bounds:
+        return
     if agent.observations is not None:
         mean, deviation = agent.observations.mean, agent.observations.deviation
         mean_before, deviation_before = agent.observation_unit
