@@ -81,16 +81,16 @@ def test_a_mistake_ends_with_code_2(tmp_path):
 
 def test_progress_shows_the_time_left(capsys, monkeypatch):
     now = [0.0]
-    progress = rigor_eval.EvaluationProgress(100, "x", clock=lambda: now[0])
+    progress = rigor_eval.EvaluationProgress("x", clock=lambda: now[0])
     with progress:
         now[0] = 5.0
-        progress(0, 1000)
+        progress(0, 100, 1000)
         now[0] = 20.0
-        progress(0, 4000)
+        progress(0, 100, 4000)
         now[0] = 25.0
-        progress(20, 5000)
+        progress(20, 100, 5000)
         now[0] = 40.0
-        progress(25, 8000)
+        progress(25, 100, 8000)
     # a line every ten seconds; 40 s for a quarter of the episodes leave 120 s
     assert capsys.readouterr().err.splitlines() == [
         "0/100 episodes  4,000 steps  200 steps/s  eta -:--:--",

@@ -42,6 +42,8 @@ def mine(tmp_path):
         ('{"discount": {"_target_": "mine.Delayed", "k": 1}}', "helper.py"),
         ('{"env": {"id": "mine:Fragile-v0", "_target_": "rigor.envs.gymnasium.X"}}', "mine.py"),
         ('{"env": {"kwargs": {"wrappers": [{"_target_": "mine.Delayed"}]}}}', "helper.py"),
+        ('{"env": {"wrappers": ["gymnasium.wrappers.X", "mine.Delayed"]}}', "mine.py"),
+        ('{"env": {"wrappers": [{"wrapper": "mine.Delayed", "k": 1}]}}', "helper.py"),
         ('{"risk": {"_target_": "kit.inner.risk.Soft.make"}}', "kit/inner/risk.py"),
         ('{"risk": {"_target_": "kit.inner.risk.Soft"}}', "kit/base.py"),
     ],
@@ -67,6 +69,7 @@ def test_code_of_rigor_and_of_python_has_no_digest():
     assert (
         own_code({"a": {"_target_": "rigor.maths.discount.Hyperbolic"}, "env": {"id": "X"}}) == {}
     )
+    assert own_code({"env": {"wrappers": ["gymnasium.wrappers.FlattenObservation"]}}) == {}
     assert own_code({"a": {"_target_": "collections.OrderedDict"}, "b": {"id": "no:where"}}) == {}
     assert own_code({"a": {"_target_": "builtins.dict"}, "b": {"_target_": "nothing"}}) == {}
 

@@ -12,6 +12,7 @@ from command_line import composed
 from problems import QuietProgress
 
 from rigor.config import config
+from rigor.errors import UserError
 from rigor.exact.reachable_stocks import reachable_stocks
 from rigor.exact.return_distribution import evaluate_policy
 from rigor.exact.solve import ExactSolution, solve_finite
@@ -159,6 +160,13 @@ def test_the_papers_grid_of_stocks_misses_the_optimal_value():
     assert found["objective_optimal"] - found["objective_grid"] == pytest.approx(11.4, abs=0.05)
     assert found["initial_stock_grid"] == -560.0
     assert found["initial_stock"] == pytest.approx(-4000 / 7)
+
+
+def test_a_grid_whose_ends_are_the_wrong_way_round_is_refused():
+    with pytest.raises(
+        UserError, match=r"^outer\.low=10 with outer\.high=0: no initial stock lies"
+    ):
+        solved("env.periods=4", *DISCOUNTS["1"], *RISKS["cvar"], "exact.grid=true", "outer.low=10")
 
 
 def test_a_grid_that_misses_the_optimum_is_noted():

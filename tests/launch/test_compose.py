@@ -81,6 +81,8 @@ def test_jobs_that_differ_only_in_the_seed_are_composed_once(composer, monkeypat
     assert found == [by_hydra(composer, overrides) for overrides in sweep]
     with pytest.raises(UserError, match=r"job 1 .*seed=-1: must be 0 or more"):
         composer.jobs([["env=cartpole", "seed=1"], ["env=cartpole", "seed=-1"]])
+    with pytest.raises(UserError, match=rf"job 1 .*seed={2**63}: must be 0 or more, and below"):
+        composer.jobs([["env=cartpole", "seed=1"], ["env=cartpole", f"seed={2**63}"]])
 
 
 @pytest.mark.parametrize("more", ["train.schedule_steps=${seed}", "out=runs/${seed}"])

@@ -48,6 +48,14 @@ def test_a_class_that_only_this_process_has_is_refused(tmp_path, monkeypatch, mo
         refuse_unimportable([job("elsewhere.Delayed")])
 
 
+@pytest.mark.parametrize("wrapper", ["elsewhere.Crop", {"wrapper": "elsewhere.Crop", "top": 2}])
+def test_a_wrapper_that_only_this_process_has_is_refused(wrapper):
+    cropped = job()
+    cropped.plain["env"]["wrappers"] = ["gymnasium.wrappers.FlattenObservation", wrapper]
+    with pytest.raises(UserError, match=r"^env\.wrappers=elsewhere\.Crop: a worker process cannot"):
+        refuse_unimportable([cropped])
+
+
 def test_an_environment_that_only_this_process_has_registered_is_refused(monkeypatch):
     import gymnasium
 

@@ -177,12 +177,12 @@ def test_a_task_that_ends_before_it_is_cancelled_is_no_failure(manifest, monkeyp
 
 def test_nothing_is_called_cancelled_if_slurm_does_not_answer_or_refuses(manifest, monkeypatch):
     scancel_says(monkeypatch, "scancel: error: Kill job error on job id 7_0: Access denied\n")
-    with pytest.raises(UserError, match="^not all was cancelled; SLURM says: .*Access denied$"):
+    with pytest.raises(UserError, match=r"^not all was cancelled; SLURM says: .*Access denied$"):
         squeue.cancel(manifest, [0])
 
     def silent(command, **options):
         raise subprocess.CalledProcessError(1, command)
 
     monkeypatch.setattr(squeue.subprocess, "run", silent)
-    with pytest.raises(UserError, match="^SLURM does not answer squeue, so nothing was cancelled"):
+    with pytest.raises(UserError, match=r"^SLURM does not answer squeue, so nothing was cancelled"):
         squeue.cancel(manifest, [0])

@@ -155,6 +155,15 @@ def test_an_update_uses_every_transition_and_no_autoreset(rollout, monkeypatch):
     assert all((one != old).any() for one, old in after)
 
 
+def test_a_rollout_of_autoresets_alone_teaches_nothing(rollout):
+    agent, rollouts, *_ = rollout()
+    rollouts.rows.valid[:] = False
+    weights = [one.clone() for one in agent.online.parameters()]
+    assert rollouts.learn(np.random.default_rng(0)) == 0
+    after = zip(agent.online.parameters(), weights, strict=True)
+    assert all((one == old).all() for one, old in after)
+
+
 def test_of_each_head_its_own_action_follows(rollout):
     choices = ["agent=multihorizon", "discount=hyperbolic", "horizons.m=4"]
     agent, rollouts, env, _ = rollout(*choices, "agent.bootstrap=per_head")

@@ -32,6 +32,17 @@ def test_sigma_is_undefined_where_the_outcome_is_determined() -> None:
     assert not found.slope.any()
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_the_unit_of_the_rewards_does_not_matter(unit: float) -> None:
+    now, after = (array(0), array(4)), (array(0), array(2))
+    expected = recursion(CVaR(0.5), array(-3), now, array(-1), after)
+    now, after = ((unit * low, unit * high) for low, high in (now, after))
+    found = recursion(CVaR(0.5), array(-3 * unit), now, array(-unit), after)
+    assert found.undetermined.all()
+    assert found.start == pytest.approx(expected.start)
+    assert found.slope == pytest.approx(expected.slope)
+
+
 def test_the_end_of_an_episode_determines_the_outcome() -> None:
     # the mean, a reward of 1 of 3 possible, then nothing: a third, whatever the network says
     zero = array(0)

@@ -76,6 +76,16 @@ def test_rounding_does_not_break_a_tie() -> None:
     assert initial_stock(Mean(), candidates, at_every_candidate(candidates, z)).c0 == 0.0
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e-8, 1.0, 1e8])
+def test_the_unit_of_the_rewards_does_not_matter(unit: float) -> None:
+    z = torch.rand(5, 3, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    candidates = torch.from_numpy(grid(-1.0, 1.0, 201))
+    result = initial_stock(CVaR(0.3), candidates, at_every_candidate(candidates, z))
+    scaled = initial_stock(CVaR(0.3), unit * candidates, at_every_candidate(candidates, unit * z))
+    assert scaled.c0 / unit == pytest.approx(result.c0)
+    assert scaled.value / unit == pytest.approx(result.value)
+
+
 def test_an_optimum_on_the_edge_is_flagged() -> None:
     z = torch.arange(1.0, 11.0)[None, None]
     for low, high, c0, on_edge in ((-1.0, 0.0, -1.0, True), (-9.0, -3.0, -3.0, True),

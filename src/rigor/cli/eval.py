@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("--video with --risk-levels: choose one of them")
     protocol = given.epsilon, given.sticky, given.noops
     request = EvaluationRequest(given.episodes, given.seed, given.video, *protocol)
-    with EvaluationProgress(given.episodes, directory.resolve().name) as progress:
+    with EvaluationProgress(directory.resolve().name) as progress:
         if given.risk_levels:
             levels = write_frontier(directory, given.risk_levels, request, out, progress)
             text = levels.text()
@@ -115,8 +115,8 @@ def _final(directory: Path, arguments: Sequence[str]) -> str:
 class EvaluationProgress:
     """Progress of an evaluation: a bar on a terminal, else a line every ten seconds."""
 
-    def __init__(self, total: int, label: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._label, self._clock = total, label, clock
+    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._label, self._clock = label, clock
         self._started = self._last_line = clock()
         self._bar: Progress | None = None
 
@@ -128,7 +128,7 @@ class EvaluationProgress:
 
             columns = TextColumn("{task.description}", markup=False), BarColumn()
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._bar.add_task(self._label, total=self._total)
+            self._bar.add_task(self._label, total=None)
             self._bar.start()
         return self
 
@@ -142,23 +142,24 @@ class EvaluationProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, episodes: int, steps: int) -> None:
-        """Show how many episodes and agent steps are done."""
-        line = self.line(episodes, steps)
+    def __call__(self, episodes: int, total: int, steps: int) -> None:
+        """Show how many episodes are done, of how many, in how many agent steps."""
+        line = self.line(episodes, total, steps)
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=episodes, description=line)
+            task = self._bar.task_ids[0]
+            self._bar.update(task, completed=episodes, total=total, description=line)
         elif self._clock() - self._last_line >= LINE_EVERY:
             self._last_line = self._clock()
             print(line, file=sys.stderr, flush=True)
 
-    def line(self, episodes: int, steps: int) -> str:
+    def line(self, episodes: int, total: int, steps: int) -> str:
         """Return a line such as `12/100 episodes  8,300 steps  640 steps/s  eta 0:02:10`."""
         from rigor.runs.progress import clock
 
         elapsed = max(self._clock() - self._started, 1e-9)
-        left = elapsed * (self._total - episodes) / episodes if episodes else None
+        left = elapsed * (total - episodes) / episodes if episodes else None
         rate = f"{steps / elapsed:,.0f} steps/s"
-        return f"{episodes}/{self._total} episodes  {steps:,} steps  {rate}  eta {clock(left)}"
+        return f"{episodes}/{total} episodes  {steps:,} steps  {rate}  eta {clock(left)}"
 
 
 def _parser() -> command.Parser:

@@ -12,19 +12,23 @@ from typing import Any
 from rigor.errors import UserError
 
 _DIGITS = 16  # of a digest
+_KNOWN = "rigor.", "gymnasium."  # recorded with each result
 
 
 def own_code(config: Any) -> dict[str, str]:
     """Return the digest of each module outside rigor that a config names.
 
-    A module is named by `_target_: module.Class`, or by `module:Name-v0` as the id of an
-    environment. Its digest covers its file and the files that it imports from its own folder; of an
-    installed package only the file itself, as its version is recorded with the result.
+    `named` says how a config names one. Its digest covers its file and the files that it imports
+    from its own folder; of an installed package only the file itself, as its version is recorded
+    with the result.
 
     Args:
       config: resolved, as plain containers.
     """
-    found = {name: _digest(name) for name in sorted(set(_modules(config)))}
+    modules = {
+        name.partition(":")[0] if ":" in name else _module_of(name) for _, name in named(config)
+    }
+    found = {module: _digest(module) for module in sorted(filter(None, modules))}
     return {name: digest for name, digest in found.items() if digest}
 
 
@@ -54,21 +58,32 @@ def changed_code(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _modules(node: Any) -> Iterator[str]:
-    """Yield the name of each module, outside rigor, that a part of a config names."""
+def named(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (key=value, name) of all code that a config names, but rigor's and Gymnasium's.
+
+    A name is `module.Class` as a `_target_` or as a wrapper of an environment, or `module:Name-v0`
+    as the id of an environment.
+
+    Args:
+      node: a part of the config, as plain containers. key: its own.
+    """
     if isinstance(node, list | tuple):
         for item in node:
-            yield from _modules(item)
+            yield from named(item, key)
+            if key.rpartition(".")[2] == "wrappers":
+                wrapper = item.get("wrapper") if isinstance(item, Mapping) else item
+                if isinstance(wrapper, str) and not wrapper.startswith(_KNOWN):
+                    yield f"{key}={wrapper}", wrapper
     if not isinstance(node, Mapping):
         return
-    for key, value in node.items():
-        if key == "_target_" and isinstance(value, str) and not value.startswith("rigor."):
-            if module := _module_of(value):
-                yield module
-        elif key == "id" and isinstance(value, str) and ":" in value:
-            yield value.partition(":")[0]
+    for name, value in node.items():
+        if name == "_target_" and isinstance(value, str):
+            if not value.startswith(_KNOWN):
+                yield f"{key}={value}", value
+        elif name == "id" and isinstance(value, str) and ":" in value:
+            yield f"{key}.id={value}", value
         else:
-            yield from _modules(value)
+            yield from named(value, f"{key}.{name}" if key else str(name))
 
 
 @functools.cache

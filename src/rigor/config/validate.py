@@ -20,6 +20,9 @@ MIN_ROWS = 16
 MOST_EPISODES = 1_000_000
 """Most episodes of the final evaluation that a run plays without being told the number."""
 
+SEEDS = 2**63
+"""Seeds are below: a directory's name and a column of a table hold one."""
+
 
 def validate(config: Config) -> None:
     """Refuse choices that cannot work together.
@@ -98,7 +101,7 @@ def _check_root(config: Config) -> None:
         raise UserError(f"device={config.device}: choose auto, cpu or cuda")
     if not config.out.strip():
         raise UserError("out=: needs a directory, such as out=runs")
-    if not 0 <= config.seed < 2**63:  # a directory's name and a column of a table hold it
+    if not 0 <= config.seed < SEEDS:
         raise UserError(f"seed={config.seed}: must be 0 or more, and below 2^63")
 
 

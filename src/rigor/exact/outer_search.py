@@ -146,7 +146,7 @@ def best_grid_stock(problem: StockAugmentedProblem, grid: np.ndarray) -> tuple[f
     Ties go to the stock nearest 0 (erratum E5).
     """
     values = problem.objective(grid)
-    tied = values >= values.max() - TIE_TOLERANCE * max(1.0, float(np.abs(values).max()))
+    tied = values >= values.max() - TIE_TOLERANCE * float(np.abs(values).max())
     best = int(np.where(tied, np.abs(grid), np.inf).argmin())
     return float(grid[best]), float(values[best]), best in (0, len(grid) - 1)
 

@@ -126,11 +126,19 @@ def solve_at_level(config: Config, level: RiskLevel) -> ExactSolution:
 def search_grid(
     config: Config, problem: StockAugmentedProblem, own: Optimum, progress: SolverLine
 ) -> dict[str, Any]:
-    """Return the best initial stock of the user's grid; note when the grid misses the optimum."""
-    low, high = -problem.highest, -problem.lowest
+    """Return the best initial stock of the user's grid; note when the grid misses the optimum.
+
+    Raises:
+      UserError: the grid's ends are the wrong way round.
+    """
+    low, high = 0.0 - problem.highest, 0.0 - problem.lowest  # never −0, which a user would read
     outer = config.outer
     low = low if outer.low is None else outer.low
     high = high if outer.high is None else outer.high
+    if low > high:
+        raise UserError(
+            f"outer.low={low:g} with outer.high={high:g}: no initial stock lies between; set both"
+        )
     c0, value, on_edge = best_grid_stock(problem, grid(low, high, outer.points))
     if on_edge and (low > -problem.highest or high < -problem.lowest):
         progress.note(

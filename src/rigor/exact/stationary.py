@@ -28,7 +28,7 @@ def risk_neutral(model: TabularModel, gamma: float) -> np.ndarray:
         value = evaluate(model, policy, np.array([gamma]))
         q = horizon_values(model, 0, gamma * value)[:, 0]  # [A, n]
         current = np.take_along_axis(q, policy[None], 0)[0]
-        slack = TIE_TOLERANCE * max(1.0, float(np.abs(q).max()))
+        slack = TIE_TOLERANCE * float(np.abs(q).max())
         if not (q.max(axis=0) > current + slack).any():
             return (q >= q.max(axis=0) - slack).argmax(axis=0)
         policy = np.where(q.max(axis=0) > current + slack, q.argmax(axis=0), policy)

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from rigor.config import hints
+from rigor.config.validate import SEEDS
 from rigor.cores import cores
 from rigor.errors import UserError
 from rigor.launch.compositions import CachedRepository, Compositions, without_hydra
@@ -112,7 +113,7 @@ class Composer:
         if len(seeds) != 1 or not self._is_value(self._parse(seeds[0])):
             return tuple(overrides), None
         value = self._parse(seeds[0]).value()
-        if type(value) is not int or value < 0:
+        if type(value) is not int or not 0 <= value < SEEDS:
             return tuple(overrides), None
         return tuple(text for text in overrides if text != seeds[0]), value
 

@@ -9,9 +9,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rigor.config.own_code import named
 from rigor.errors import UserError
 from rigor.runs.job import Job
 
@@ -42,7 +43,8 @@ def refuse_unimportable(jobs: Sequence[Job]) -> None:
     """
     keys: dict[str, str] = {}
     for job in jobs:
-        keys |= {name: key for key, name in _own_modules(job.plain)}
+        for key, name in named(job.plain):
+            keys[name.partition(":")[0] if ":" in name else name.rpartition(".")[0]] = key
     ids = {id for job in jobs if (id := _registered_here(job.plain["env"]))}
     if not keys and not ids:
         return
@@ -60,19 +62,6 @@ def refuse_unimportable(jobs: Sequence[Job]) -> None:
             f"{keys[name]}: a worker process cannot import the module {name.partition('.')[0]}; "
             f"move it to {os.getcwd()}, install it, or add its directory to PYTHONPATH"
         )
-
-
-def _own_modules(plain: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (key=value, module) of every class in a config that is not rigor's."""
-    if not isinstance(plain, Mapping):
-        return
-    for name, value in plain.items():
-        if name == "_target_" and not value.startswith("rigor."):
-            yield f"{key}={value}", value.rpartition(".")[0]
-        elif name == "id" and key == "env" and ":" in str(value):
-            yield f"env.id={value}", value.partition(":")[0]
-        else:
-            yield from _own_modules(value, f"{key}.{name}" if key else str(name))
 
 
 def _registered_here(env: Mapping[str, Any]) -> str | None:

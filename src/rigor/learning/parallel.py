@@ -181,6 +181,8 @@ class Rollouts:
         ):
             memory.copy_(self.agent.engine.upload(values).flatten())
         valid, size = np.flatnonzero(rows.valid), self.train.batch_size
+        if not len(valid):  # all copies were reset at once
+            return 0
         n_batches = max(1, rows.valid.size // size)
         order = np.concatenate(
             [np.resize(rng.permutation(valid), n_batches * size) for _ in range(self.train.epochs)]

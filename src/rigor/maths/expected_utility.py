@@ -64,7 +64,8 @@ def recursion(
     least, most = utility_bounds(utility, stock, *bounds)
     least_next, most_next = utility_bounds(utility, stock_next, *bounds_next)
     span = most - least
-    undetermined = span > DETERMINED * np.maximum(1.0, np.maximum(np.abs(least), np.abs(most)))
+    size = np.max([np.abs(least), np.abs(most), np.abs(stock)], axis=0)
+    undetermined = span > DETERMINED * size
     span = np.where(undetermined, span, 1.0)
     start = np.where(undetermined, (least_next - least) / span, 0.0)
     slope = np.where(undetermined, (most_next - least_next) / span, 0.0)

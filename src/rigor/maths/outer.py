@@ -108,7 +108,7 @@ def best(grid: "torch.Tensor", j: "torch.Tensor") -> InitialStock:
     """
     import torch
 
-    tolerance = TIE_TOLERANCE * max(1.0, float(grid.abs().max()))
+    tolerance = TIE_TOLERANCE * max(float(grid.abs().max()), abs(float(j.max())))
     tied = j >= j.max() - tolerance
     chosen = int(torch.where(tied, grid.abs(), torch.inf).argmin())
     return InitialStock(float(grid[chosen]), float(j[chosen]), chosen in (0, len(grid) - 1))

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -27,6 +29,13 @@ def test_a_difference_has_welchs_interval():
     ends = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
     assert found.value == 3.0
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
+
+
+def test_seeds_that_are_equal_may_differ_from_others_that_are_not():
+    found = difference(np.full(3, 21.0), np.array([20.0, 22.0, 21.0]))
+    half = stats.t.ppf(0.975, 2) / math.sqrt(3)  # deviation 1
+    assert (found.low, found.high) == pytest.approx((-half, half))
+    assert np.isnan(difference(np.full(3, 21.0), np.full(3, 20.0)).low)
 
 
 def test_an_exact_value_has_no_variation():

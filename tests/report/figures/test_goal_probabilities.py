@@ -1,9 +1,11 @@
 """The probabilities of the paper's figure 3 against reference values."""
 
 import functools
+import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from synthetic import config_of, make_run
 
 from rigor.maths.discount import Exponential, Hyperbolic
@@ -104,20 +106,21 @@ def wealth(tmp_path):
 def test_learned_runs_have_intervals_over_seeds(wealth):
     runs = [
         wealth({"episodes": 100, "p_early": early, "p_late": 0.5}, seed)
-        for seed, early in enumerate((0.2, 0.4))
+        for seed, early in enumerate((0.28, 0.3, 0.32))
     ]
     others = [
-        wealth({"episodes": 0, "p_early": 0.9, "p_late": 0.9}, 2),  # exact
-        wealth({"episodes": 100, "p_early": 0.9, "p_late": 0.9}, 3, scaling="covariance"),
-        wealth({"episodes": 100, "p_early": 0.9, "p_late": 0.9}, 4, wealth=90),
-        wealth({"episodes": 100}, 5),
+        wealth({"episodes": 0, "p_early": 0.9, "p_late": 0.9}, 3),  # exact
+        wealth({"episodes": 100, "p_early": 0.9, "p_late": 0.9}, 4, scaling="covariance"),
+        wealth({"episodes": 100, "p_early": 0.9, "p_late": 0.9}, 5, wealth=90),
+        wealth({"episodes": 100}, 6),
     ]
     (row,) = learned_rows([*runs, *others], "volatility")
     assert (row["periods"], row["late_utility"], row["discount"]) == (30, 2000, "k=0.05")
-    assert (row["risk"], row["n"]) == ("mean", 2)
-    assert row["p_early"] == pytest.approx((0.3, 0.2, 0.4))
-    assert row["p_late"] == pytest.approx((0.5, 0.5, 0.5))
+    assert (row["risk"], row["n"]) == ("mean", 3)
+    half = stats.t.ppf(0.975, 2) * 0.02 / math.sqrt(3)  # deviation .02
+    assert row["p_early"] == pytest.approx((0.3, 0.3 - half, 0.3 + half))
+    assert row["p_late"] == pytest.approx((0.5, np.nan, np.nan), nan_ok=True)  # equal ones
     (ten,) = learned_rows(
-        [wealth({"episodes": 9, "p_early": 0.9, "p_late": 0.9}, 6, periods=10)], "covariance"
+        [wealth({"episodes": 9, "p_early": 0.9, "p_late": 0.9}, 7, periods=10)], "covariance"
     )
     assert ten["periods"] == 10  # at T = 10 both scalings are the same

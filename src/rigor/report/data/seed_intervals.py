@@ -39,7 +39,9 @@ def mean_interval(values: np.ndarray) -> BootstrapInterval:
 def difference(
     x: np.ndarray, y: np.ndarray, x_exact: bool = False, y_exact: bool = False
 ) -> BootstrapInterval:
-    """Return x̄ − ȳ with Welch's interval, nan if a sample shows no variation that it must have.
+    """Return x̄ − ȳ with Welch's interval, nan if it cannot be told.
+
+    One value shows no variation, and neither do two samples of equal values.
 
     Args:
       x, y: values of the seeds, [k] and [l]. x_exact, y_exact: whether a value is known exactly and

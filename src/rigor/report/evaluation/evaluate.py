@@ -1,6 +1,6 @@
 """Evaluate the policy of a run, and write numbers, episodes, figures and a video."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from rigor.report.evaluation.protocol import (
     protocol,
     sentence,
 )
-from rigor.report.evaluation.recording import RecordedEpisode, record_episodes
+from rigor.report.evaluation.recording import Progress, RecordedEpisode, record_episodes
 from rigor.report.evaluation.summary import (
     EvaluationSummary,
     predicted_quantity,
@@ -43,7 +43,7 @@ def write_evaluation(
     directory: Path,
     request: EvaluationRequest,
     out: Path | None,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> EvaluationSummary:
     """Evaluate the newest policy of a run, and write the results.
 
@@ -54,7 +54,7 @@ def write_evaluation(
     Args:
       directory: of the run. request: the protocol.
       out: where to write; None for `evaluation` in the run's directory.
-      progress: called with the numbers of episodes and of agent steps played so far.
+      progress: called while it plays.
 
     Raises:
       UserError: there is no run or no policy, the protocol does not fit, or the place cannot be
@@ -69,7 +69,7 @@ def _write(
     policy: EvaluatedPolicy,
     request: EvaluationRequest,
     place: Path,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> EvaluationSummary:
     paths = []
     if request.video and policy.has_video:  # first: an environment without frames fails at once

@@ -1,7 +1,7 @@
 """One trained agent at every level of its risk measure, beside the exact frontier."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from rigor.report.evaluation.protocol import (
     load_policy,
     locked_place,
 )
-from rigor.report.evaluation.recording import record_episodes
+from rigor.report.evaluation.recording import Progress, record_episodes
 from rigor.report.figures.style import COLOURS, dress, new_figure, save_png
 from rigor.runs.disk import atomic_write
 
@@ -73,7 +73,7 @@ def write_frontier(
     levels: Sequence[float],
     request: EvaluationRequest,
     out: Path | None,
-    progress: Callable[[int, int], None] = lambda episodes, steps: None,
+    progress: Progress = lambda episodes, total, steps: None,
 ) -> Frontier:
     """Evaluate a run's policy at other levels of its risk measure; write a table and a figure.
 
@@ -86,10 +86,11 @@ def write_frontier(
     policy = load_policy(directory, request)
     served = [_served(policy, level) for level in levels]
     starts = initial_observations(policy.config) if policy.agent else None
-    with locked_place(policy, request, out) as place:
+    with locked_place(policy, request, out, levels) as place:
         rows, distributions = [], []
+        over_all = _OverLevels(request, served, progress)
         for level, one in zip(levels, served, strict=True):
-            row, distribution = _at_level(policy, one, starts, request, progress)
+            row, distribution = _at_level(policy, one, starts, request, over_all)
             rows.append({"level": level, **row})
             distributions.append(distribution)
         files = [place / "frontier.csv", place / "frontier.png"]
@@ -114,7 +115,7 @@ def _at_level(
     level: RiskLevel,
     starts: np.ndarray | None,
     request: EvaluationRequest,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> tuple[dict[str, float], Distribution]:
     """Return the row of one level, and the distribution of its return."""
     config, agent = policy.config, policy.agent
@@ -142,15 +143,36 @@ def _played(
     level: RiskLevel,
     c0: float,
     request: EvaluationRequest,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> tuple[dict[str, float], Distribution]:
-    episodes = max(request.episodes, episodes_for(level.utility))
+    episodes = _episodes(request, level)
     sums, _ = record_episodes(policy, dataclasses.replace(request, episodes=episodes), progress)
     returns = np.sort(sums.discounted)
     found = interval(returns, lambda x: level.utility.oce(x)[0], tail_of(level.utility))
     ends = found.value, found.low, found.high
     row = _row(c0, *ends, float(returns.mean()), np.nan, episodes)
     return row, (returns, np.full(episodes, 1.0 / episodes))
+
+
+def _episodes(request: EvaluationRequest, level: RiskLevel) -> int:
+    """Return how many episodes a level plays."""
+    return max(request.episodes, episodes_for(level.utility))
+
+
+class _OverLevels:
+    """Progress over the episodes of all levels, which are played one after the other."""
+
+    def __init__(
+        self, request: EvaluationRequest, served: Sequence[RiskLevel], progress: Progress
+    ) -> None:
+        self._progress = progress
+        self._total = sum(_episodes(request, level) for level in served)
+        self._episodes = self._steps = 0  # of the levels before
+
+    def __call__(self, episodes: int, total: int, steps: int) -> None:
+        self._progress(self._episodes + episodes, self._total, self._steps + steps)
+        if episodes == total:
+            self._episodes, self._steps = self._episodes + total, self._steps + steps
 
 
 def _row(

@@ -1,7 +1,7 @@
 """The policy of a run, and the protocol under which an evaluation plays it."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +145,9 @@ def load_policy(directory: Path, request: EvaluationRequest) -> EvaluatedPolicy:
     return EvaluatedPolicy(run, config, env, policy.agent, policy.agent, policy.steps, epsilon)
 
 
-def place_name(policy: EvaluatedPolicy, request: EvaluationRequest) -> str:
+def place_name(
+    policy: EvaluatedPolicy, request: EvaluationRequest, levels: Sequence[float] = ()
+) -> str:
     """Return a directory's name such as `step_200-episodes_100-seed_0-epsilon_0.05`."""
     parts = ["exact" if policy.steps is None else f"step_{policy.steps}"]
     parts += [f"episodes_{request.episodes}", f"seed_{request.seed}"]
@@ -157,24 +159,29 @@ def place_name(policy: EvaluatedPolicy, request: EvaluationRequest) -> str:
     ):
         if requested is not None and requested != own:
             parts.append(f"{key}_{requested:g}")
+    if levels:
+        parts.append("_".join(["levels", *(f"{level:g}" for level in levels)]))
     return "-".join(parts)
 
 
 @contextmanager
 def locked_place(
-    policy: EvaluatedPolicy, request: EvaluationRequest, out: Path | None
+    policy: EvaluatedPolicy,
+    request: EvaluationRequest,
+    out: Path | None,
+    levels: Sequence[float] = (),
 ) -> Iterator[Path]:
     """Make the directory of an evaluation's results, and hold its lock.
 
     Args:
-      policy, request: name the directory.
+      policy, request, levels: name the directory.
       out: where it lies; None for `evaluation` in the run's directory.
 
     Raises:
       UserError: another evaluation writes there, or the place cannot be written.
     """
     above = out / policy.name if out else policy.run.path / "evaluation"
-    place = above / place_name(policy, request)
+    place = above / place_name(policy, request, levels)
     with disk_errors(place):
         place.mkdir(parents=True, exist_ok=True)
     lock = Lock(place)

@@ -43,6 +43,10 @@ class RecordedEpisode:
         return int(ends[0]) + 1 if len(ends) else len(self.reward)
 
 
+Progress = Callable[[int, int, int], None]
+"""Told the number of episodes played so far, of all that are to be played, and of agent steps."""
+
+
 @dataclass
 class EpisodeRecorder:
     """Records the steps that `play_episodes` takes, in its order of episodes.
@@ -95,17 +99,21 @@ class EpisodeRecorder:
 
 
 def record_episodes(
-    policy: EvaluatedPolicy, request: EvaluationRequest, progress: Callable[[int, int], None]
+    policy: EvaluatedPolicy, request: EvaluationRequest, progress: Progress
 ) -> tuple[Episodes, list[RecordedEpisode]]:
     """Play whole episodes, and return their sums and their recordings.
 
     Args:
-      progress: called with the numbers of episodes and of agent steps played so far.
+      progress: called while it plays.
     """
     n_envs = copies_for(request.episodes)
     env = policy.make(n_envs)
     factors = policy.config.discount.factor(np.arange(env.max_time + 1))
-    recorder = EpisodeRecorder(episodes_per_copy(request.episodes, n_envs), progress)
+
+    def recorded(episodes: int, steps: int) -> None:
+        progress(episodes, request.episodes, steps)
+
+    recorder = EpisodeRecorder(episodes_per_copy(request.episodes, n_envs), recorded)
     seed, _ = np.random.SeedSequence([SEED_PREFIX, request.seed]).spawn(2)
     try:
         episodes = play_episodes(

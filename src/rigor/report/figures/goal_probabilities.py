@@ -11,8 +11,9 @@ from rigor.envs.wealth_model import WealthModel
 from rigor.exact.outer_search import optimum
 from rigor.maths.discount import Discount, Exponential, Hyperbolic
 from rigor.maths.utility import CVaR, Mean, Utility
-from rigor.report.data import published, scores
+from rigor.report.data import published
 from rigor.report.data.runs import RunRecord
+from rigor.report.data.seed_intervals import mean_interval
 from rigor.report.figures.config_options import working_object
 
 # γ at which the early and the late goal have the ratio of weights of k = .05, by T (erratum E28)
@@ -117,7 +118,8 @@ def learned_rows(runs: Sequence[RunRecord], scaling: str) -> list[dict[str, Any]
         row |= {"discount": discount, "n": len(seeds)}
         for name in ("p_early", "p_late"):
             values = np.array([run.result[name] for run in seeds])
-            mean = scores.estimate(scores.mean, [values])
-            row[name] = (float(mean.value), float(mean.low), float(mean.high))
+            mean = mean_interval(values)
+            ends = np.clip([mean.low, mean.high], 0.0, 1.0)  # of a probability
+            row[name] = (float(mean.value), *map(float, ends))
         rows.append(row)
     return rows
