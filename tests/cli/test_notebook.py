@@ -25,6 +25,26 @@ def test_a_run_is_trained_and_loaded(tmp_path, monkeypatch, capsys):
     assert "done, skipped" in capsys.readouterr().out
 
 
+def test_an_exact_agent_in_a_thread(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    choices = ["env=american_put", "env.steps=3", "agent=backward_induction", "tracker=none"]
+    solved = []
+    thread = threading.Thread(target=lambda: solved.append(rigor.train(choices)))
+    thread.start()
+    thread.join()
+    assert solved[0].result["regret"] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rollouts", [0, 4])
+def test_the_result_and_the_policy_have_one_initial_stock(tmp_path, monkeypatch, rollouts):
+    """Also where the end is no time for an evaluation."""
+    monkeypatch.chdir(tmp_path)
+    risky = ["risk=cvar", "evaluate.every=0.3", f"outer.rollouts={rollouts}"]
+    run = rigor.train([*TINY, "env=cartpole", *risky])
+    assert run.result["initial_stock"] == run.policy().initial_stock != 0.0
+
+
 def test_an_exact_agent_with_options_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my own" / "discount").mkdir(parents=True)
