@@ -22,6 +22,17 @@ def test_directories_of_runs_and_of_sweeps(tmp_path):
     assert find([sweep, tmp_path, pong]) == [pong, gone, qbert]  # each once
 
 
+def test_one_run_in_two_places_is_refused(tmp_path):
+    """It would count as two seeds."""
+    first, second = (make_run(tmp_path / place, "pong", "time_aware", 0, 3.0) for place in "ab")
+    with pytest.raises(UserError, match=f"^{second}: the same run as {first}; give one of the two"):
+        find([tmp_path / "a", tmp_path / "b"])
+    for place in "ab":  # a name of the user's says nothing of the run
+        (tmp_path / place / "mine").mkdir()
+        (tmp_path / place / "mine" / "config.yaml").write_text("")
+    assert len(find([tmp_path / "a" / "mine", tmp_path / "b" / "mine"])) == 2
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"runs": 3}', "{}"])
 def test_a_broken_manifest_is_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)

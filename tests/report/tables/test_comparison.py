@@ -3,6 +3,7 @@ import functools
 import pytest
 from synthetic import config_of, make_run, scored_agents
 
+from rigor.report.data import score_scale
 from rigor.report.data.agents import agents_of
 from rigor.report.data.runs import load
 from rigor.report.tables import comparison
@@ -29,7 +30,7 @@ def test_aggregates_use_the_games_that_all_agents_have_finished(agents):
         "time_consistent": [[1.0, 1.0]],
         "time_inconsistent": [[0.0]],
     }
-    sheet = comparison.aggregate_sheet(normalised, games)
+    sheet = comparison.aggregate_sheet(normalised, games, "0 is random play and 1 human play")
     assert [(row["agent"], row["iqm"], row["median"], row["runs"]) for row in sheet.rows] == [
         ("time_consistent", 1.0, 1.0, 2),
         ("time_inconsistent", 0.0, 0.0, 1),
@@ -41,9 +42,40 @@ def test_aggregates_use_the_games_that_all_agents_have_finished(agents):
         "time_inconsistent",
         1.0,
     )
+    assert pair["iqm_difference"] == 1.0
     thresholds, found = comparison.profiles(normalised)
     assert thresholds[0] <= 0.0
     assert found["time_consistent"].value[0] == 1.0
+
+
+def test_scores_of_minatar_are_normalised_by_random_play_and_dqn(tmp_path):
+    def run(game, variant, score):
+        config = config_of(game, variant, 0)
+        config["env"] = {"game": game, "_target_": "rigor.envs.minatar.MinAtar"}
+        return load(make_run(tmp_path, game, variant, 0, score, config=config))
+
+    found = agents_of(
+        [
+            run("asterix", "time_consistent", 17.0),
+            run("freeway", "time_consistent", 50.0),
+            run("asterix", "time_aware", 0.51),
+            run("freeway", "time_aware", 25.175),
+        ]
+    )
+    normalised, games = comparison.normalised_games(found)
+    assert games == ["asterix", "freeway"]
+    values = {label: [float(game[0]) for game in own] for label, own in normalised.items()}
+    assert values["time_consistent"] == pytest.approx([1.0, 1.0])
+    assert values["time_aware"] == pytest.approx([0.0, 0.5])
+    scales = comparison.scales_of(found, games)
+    dqn = "DQN after 5 million frames (Young and Tian 2019)"
+    assert score_scale.meaning(scales) == f"0 is random play and 1 {dqn}"
+    assert score_scale.short(scales) == "DQN"
+    atari = score_scale.ScoreScale(0.0, 1.0, "human play")
+    assert score_scale.meaning([atari]) == "0 is random play and 1 human play"
+    assert score_scale.meaning([*scales, atari]) == (
+        f"0 is random play and 1 human play on Atari, {dqn} on MinAtar"
+    )
 
 
 def test_scores_are_shown_with_published_scores(agents):

@@ -238,11 +238,47 @@ def test_many_pairs_are_in_the_table_only(tmp_path):
                 config=config_of("pong", "time_aware", 0, agent__quantiles=10 + i),
             )
         )
-        for i in range(5)
+        for i in range(6)
     ]
     shown, others = shown_comparisons(agents_of(runs))
-    assert (len(shown), others) == (6, 4)
-    assert len(comparison_sheet(agents_of(runs)).rows) == 20  # ten pairs, two measures
+    assert (len(shown), others) == (12, 3)
+    assert len(comparison_sheet(agents_of(runs)).rows) == 30  # 15 pairs, two measures
+
+
+def test_many_pairs_of_variants_and_quadratures_are_shown_by_the_papers_baselines(tmp_path):
+    """As of `experiment=minatar_variants`: six agents, and plain exponential discounting."""
+    runs = []
+    for variant in ("time_consistent", "time_aware", "time_inconsistent"):
+        for rule in ("lower", "gauss_legendre"):
+            config = config_of("pong", variant, 0, horizons__quadrature=rule)
+            runs.append(load(make_run(tmp_path, "pong", variant, 0, 1.0, config=config)))
+    config = config_of("pong", "time_consistent", 0) | {
+        "discount": {"gamma": 0.99, "_target_": "rigor.maths.discount.Exponential"},
+        "horizons": {"_target_": "rigor.maths.horizons.Single"},
+    }
+    choices = {"agent": "singlehorizon", "discount": "exponential"}
+    runs.append(
+        load(make_run(tmp_path, "pong", "time_consistent", 0, 1.0, config=config, choices=choices))
+    )
+    shown, _ = shown_comparisons(agents_of(runs))
+    pairs = {(pair.agent, pair.baseline) for pair in shown}
+    labels = [agent.label for agent in agents_of(runs)]
+
+    def label(*words):
+        (found,) = [name for name in labels if all(word in name for word in words)]
+        return found
+
+    for rule in ("lower", "gauss_legendre"):
+        consistent, aware, inconsistent = (
+            label(variant, "hyperbolic", rule)
+            for variant in ("time_consistent", "time_aware", "time_inconsistent")
+        )
+        assert {(consistent, inconsistent), (aware, inconsistent), (consistent, aware)} <= pairs
+    for variant in ("time_consistent", "time_aware", "time_inconsistent"):
+        fine, coarse = (label(variant, "hyperbolic", rule) for rule in ("gauss_legendre", "lower"))
+        assert (fine, coarse) in pairs
+    # exponential differs from both inconsistent agents in as much, so neither is its baseline
+    assert (label("exponential"), label("time_inconsistent", "lower")) not in pairs
 
 
 @pytest.mark.parametrize(

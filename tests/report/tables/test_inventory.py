@@ -42,6 +42,10 @@ def test_the_setup_shows_all_values_of_a_setting(runs):
     found = dict(inventory.setup(runs))
     assert found["ε in evaluation"] == "0.01 or 0.05"
     assert found["episodes of the final evaluation"] == "30"
+    for run in runs:
+        run.settings["evaluate.final_episodes"] = None  # as many as the risk needs
+        run.result["episodes"] = 100
+    assert dict(inventory.setup(runs))["episodes of the final evaluation"] == "100"
 
 
 def test_the_setup_names_the_objective_and_sorts_numbers(runs):

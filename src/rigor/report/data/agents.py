@@ -13,8 +13,12 @@ from rigor.report.data.labels import setting_value, short_keys
 from rigor.report.data.runs import NAMED, RunRecord
 from rigor.report.data.text import value_text
 
-BASELINES = (("variant", "time_inconsistent"), ("variant", "time_aware"))
-"""The baselines of the paper's figures 4 and 6."""
+BASELINES = (
+    ("variant", "time_inconsistent"),
+    ("variant", "time_aware"),
+    ("horizons.quadrature", "lower"),
+)
+"""The baselines of the paper's figures 4 and 6, and its quadrature."""
 
 _GROUPS = ("variant", "agent", "discount", "risk")  # in the order of a label
 _PARAMETERS = ("discount", "horizons", "risk")
@@ -110,12 +114,15 @@ def baseline_of(
 ) -> AgentGroup | None:
     """Return the agent with key=value that shares most facts with a given agent.
 
-    None if the given agent itself has key=value, or if no agent has.
+    None if the given agent itself has key=value, if no agent has, or if several share as many.
     """
     candidates = [other for other in agents if other.runs and other.matches(key, value)]
     if agent in candidates or not candidates:
         return None
-    return max(candidates, key=lambda other: len(other.facts.items() & agent.facts.items()))
+    shared = [len(other.facts.items() & agent.facts.items()) for other in candidates]
+    if shared.count(max(shared)) > 1:
+        return None
+    return candidates[shared.index(max(shared))]
 
 
 def refuse_no_baseline(agents: Sequence[AgentGroup], key: str, value: str) -> None:

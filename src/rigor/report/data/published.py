@@ -14,6 +14,10 @@ deviation over 5 seeds (4 of some), of each of the first twenty million frames a
 agents in JAX with the network of Mnih et al. (2015), rounded to four digits. A million's value is
 the mean return of the training episodes that ended in it.
 
+`minatar_scores.csv`: `dqn` is that of Young and Tian (2019) after 5 million frames, the mean of 30
+runs read off their plot. `random` is ours: the mean of 1,000 games of random actions as in
+`env=minatar/GAME`, 1 December 2026.
+
 `wealth_scores.csv`: the paper's tables 3 (mean) and 4 (CVaR) of goal-based wealth management. Each
 row is a Monte Carlo estimate over 10,000 episodes and 3 runs, printed without an interval.
 `scaling` is the scaling that the row's numbers fit (erratum E26); at 10 periods both scalings are
@@ -46,6 +50,12 @@ _PAPER_WEALTH = {  # settings of every row; the horizon and the late utility var
 def atari() -> "pd.DataFrame":
     """Return the published Atari scores by game."""
     return _table("atari_scores.csv").set_index("game")
+
+
+@cache
+def minatar() -> "pd.DataFrame":
+    """Return the scores of random play and of DQN by game of MinAtar."""
+    return _table("minatar_scores.csv").set_index("game")
 
 
 @cache

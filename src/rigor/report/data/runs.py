@@ -98,6 +98,11 @@ def is_atari(run: RunRecord) -> bool:
     return "env.protocol" in run.settings
 
 
+def is_minatar(run: RunRecord) -> bool:
+    """Tell whether a run has `env=minatar/GAME`."""
+    return str(run.settings.get("env._target_", "")) == "rigor.envs.minatar.MinAtar"
+
+
 def find(directories: Sequence[Path]) -> list[Path]:
     """Return the run directories that the arguments of a command name, each once.
 
@@ -105,7 +110,8 @@ def find(directories: Sequence[Path]) -> list[Path]:
     run's directory, or a directory of runs.
 
     Raises:
-      UserError: a directory is missing or is none of these, or a manifest cannot be read.
+      UserError: a directory is missing or is none of these, a manifest cannot be read, or one run
+        is in two places, where it would count twice.
     """
     found: dict[Path, None] = {}
     for directory in directories:
@@ -123,6 +129,10 @@ def find(directories: Sequence[Path]) -> list[Path]:
                     "give the directory of out=DIR, or one of its sweeps/NAME"
                 )
             found |= dict.fromkeys(runs)
+    places: dict[str, Path] = {}
+    for path in filter(lambda path: _NAME.match(path.name), found):  # which holds a digest
+        if (other := places.setdefault(path.name, path)) != path:
+            raise UserError(f"{path}: the same run as {other}; give one of the two")
     return list(found)
 
 

@@ -27,9 +27,9 @@ class BootstrapInterval:
     high: np.ndarray
 
 
-def normalised(score: np.ndarray, random: float, human: float) -> np.ndarray:
-    """Return (score − random) / (human − random): 0 is random play and 1 human play."""
-    return (score - random) / (human - random)
+def normalised(score: np.ndarray, random: float, reference: float) -> np.ndarray:
+    """Return (score − random) / (reference − random): 0 is random play, 1 the reference."""
+    return (score - random) / (reference - random)
 
 
 def interquartile_mean(scores: Scores) -> np.ndarray:
@@ -51,7 +51,7 @@ def mean(scores: Scores) -> np.ndarray:
 
 
 def optimality_gap(scores: Scores) -> np.ndarray:
-    """Return how much all runs miss the score 1 (human play) on average: the mean of max(0, 1 − x).
+    """Return how much all runs miss the score 1 on average: the mean of max(0, 1 − x).
 
     A score above 1 does not make up for one below it, as in Agarwal et al. (2021).
     """

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rigor.report.data import published, scores
+from rigor.report.data import scores
 from rigor.report.data.agents import AgentGroup
 from rigor.report.data.runs import RunRecord
+from rigor.report.data.score_scale import score_scale
 from rigor.report.figures.agent_curves import AgentStyles
 from rigor.report.figures.style import dress, engineering_ticks, new_figure
-from rigor.report.tables.comparison import game_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ Curves = dict[str, list[list["pd.DataFrame"]]]
 
 
 def game_curves(agents: Sequence[AgentGroup], axis: str) -> tuple[Curves, list[str]]:
-    """Return the human-normalised curves by agent on the games that all learning agents have.
+    """Return the normalised curves by agent on the games that all learning agents have.
 
     Args:
       axis: a column of the metrics, `frames` or `seconds`.
@@ -40,7 +40,7 @@ def game_curves(agents: Sequence[AgentGroup], axis: str) -> tuple[Curves, list[s
         games = {}
         for name, runs in agent.runs.items():
             curves = [_normalised(run) for run in runs if axis in run.curve and len(run.curve) > 1]
-            if curves and game_of(runs[0]):
+            if curves and score_scale(runs[0]):
                 games[name] = curves
         if games:
             found[agent.label] = games
@@ -70,7 +70,7 @@ def efficiency_panel(curves: Curves, axis: str, styles: AgentStyles) -> "Figure"
         axes.fill_between(shown, low, high, color=style["color"], alpha=0.18, lw=0)
         axes.plot(shown, [one.value for one in found], linewidth=1.8, **style)
     axes.set_xlabel(AXES[axis])
-    axes.set_ylabel("IQM, human-normalised")
+    axes.set_ylabel("IQM of normalised scores")
     engineering_ticks(axes.xaxis)
     engineering_ticks(axes.yaxis)
     axes.set_xlim(left=0)
@@ -79,11 +79,10 @@ def efficiency_panel(curves: Curves, axis: str, styles: AgentStyles) -> "Figure"
 
 
 def _normalised(run: RunRecord) -> "pd.DataFrame":
-    game = game_of(run)
-    if game is None:
+    scale = score_scale(run)
+    if scale is None:
         return run.curve
-    row = published.atari().loc[game]
-    score = scores.normalised(run.curve["eval_score"], float(row["random"]), float(row["human"]))
+    score = scores.normalised(run.curve["eval_score"], scale.random, scale.reference)
     return run.curve.assign(eval_score=score)
 
 

@@ -59,7 +59,7 @@ def aggregate_panel(rows: Sequence[Mapping[str, Any]], styles: AgentStyles) -> "
         dress(axes)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    figure.supxlabel("human-normalised score", fontsize="medium")
+    figure.supxlabel("normalised score", fontsize="medium")
     return figure
 
 
@@ -80,12 +80,16 @@ def probability_of_improvement_panel(rows: Sequence[Mapping[str, Any]]) -> "Figu
 
 
 def profile_panel(
-    thresholds: np.ndarray, profiles: Mapping[str, BootstrapInterval], styles: AgentStyles
+    thresholds: np.ndarray,
+    profiles: Mapping[str, BootstrapInterval],
+    styles: AgentStyles,
+    player: str,
 ) -> "Figure":
-    """Draw the fraction of runs above each human-normalised score.
+    """Draw the fraction of runs above each normalised score.
 
     Args:
       thresholds: scores τ, ascending, [n]. profiles: by agent, with values and ends [n].
+      player: whose score is 1.
     """
     names = {label: textwrap.fill(label, 48) for label in profiles}
     lines = sum(name.count("\n") + 1 for name in names.values())
@@ -99,10 +103,10 @@ def profile_panel(
         axes.plot(thresholds, profile.value, linewidth=1.8, label=names[label], **style)
     if thresholds[0] <= 1.0 <= thresholds[-1]:
         axes.axvline(1.0, color="0.4", linestyle=":", linewidth=1.2)
-        axes.annotate("human", (1.0, 1.0), (3, -2), textcoords="offset points", va="top")
+        axes.annotate(player, (1.0, 1.0), (3, -2), textcoords="offset points", va="top")
     axes.set_xlim(thresholds[0], thresholds[-1])
     axes.set_ylim(0.0, 1.02)
-    axes.set_xlabel("human-normalised score τ")
+    axes.set_xlabel("normalised score τ")
     axes.set_ylabel("fraction of runs above τ")
     dress(axes)
     left_legend(figure, axes.get_legend_handles_labels()[0], 1)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rigor.report.data import published
+from rigor.report.data import published, score_scale
 from rigor.report.data.agents import AgentGroup
 from rigor.report.figures import efficiency, score_panels
 from rigor.report.page.section import Gallery, PagePicture, Section, not_empty, seeds_text
@@ -60,11 +60,11 @@ def improvement_section(
 
 
 def aggregate_section(agents: Sequence[AgentGroup], gallery: Gallery) -> Section:
-    """Return the aggregates over Atari games; writes its figures."""
+    """Return the aggregates over games of Atari and MinAtar; writes its figures."""
     section = Section(
         "aggregates",
         "Aggregates over games",
-        empty="no Atari game with published random and human scores is finished by every agent",
+        empty="no game of Atari or MinAtar with published scores is finished by every agent",
     )
     normalised, games = comparison.normalised_games(agents)
     if not games:
@@ -74,7 +74,9 @@ def aggregate_section(agents: Sequence[AgentGroup], gallery: Gallery) -> Section
         f"{counted(len(games), 'game')}, {seeds_text(counts)} seeds of each; 95 % stratified "
         "bootstrap intervals over seeds."
     )
-    sheet = comparison.aggregate_sheet(normalised, games)
+    scales = comparison.scales_of(agents, games)
+    zero_and_one = score_scale.meaning(scales)
+    sheet = comparison.aggregate_sheet(normalised, games, zero_and_one)
     pairs = comparison.probability_sheet(normalised, games)
     highest = _best(sheet.rows, pairs.rows)
     section.key = list(normalised)
@@ -84,7 +86,7 @@ def aggregate_section(agents: Sequence[AgentGroup], gallery: Gallery) -> Section
         gallery.picture(
             "aggregates",
             score_panels.aggregate_panel(sheet.rows, gallery.styles),
-            f"{highest}. 0 is random play and 1 human play. The IQM is more reliable than the "
+            f"{highest}. {zero_and_one}. The IQM is more reliable than the "
             f"mean, which depends on a few games. {sample}",
         )
     ]
@@ -99,7 +101,9 @@ def aggregate_section(agents: Sequence[AgentGroup], gallery: Gallery) -> Section
                 "each; Wilson's 95 % intervals.",
             )
         )
-    profile = score_panels.profile_panel(*comparison.profiles(normalised), gallery.styles)
+    profile = score_panels.profile_panel(
+        *comparison.profiles(normalised), gallery.styles, score_scale.short(scales)
+    )
     section.pictures.append(
         gallery.picture(
             "profiles",
@@ -123,7 +127,7 @@ def _efficiency(agents: Sequence[AgentGroup], gallery: Gallery) -> list[PagePict
         figure = efficiency.efficiency_panel(curves, axis, gallery.styles)
         kind = "Sample efficiency" if axis == "frames" else "Wall-clock efficiency"
         caption = (
-            f"{kind}: IQM of the human-normalised evaluations of all runs against {label}, over "
+            f"{kind}: IQM of the normalised evaluations of all runs against {label}, over "
             f"{counted(len(games), 'game')} that all learning agents have; a line ends where the "
             "first of its runs ends. 95 % stratified bootstrap intervals over seeds."
         )
@@ -138,7 +142,7 @@ def _efficiency(agents: Sequence[AgentGroup], gallery: Gallery) -> list[PagePict
 def _best(rows: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]) -> str:
     """Return whether the agent with the highest IQM is told from the second, with both IQMs."""
     best, *others = sorted(rows, key=lambda row: -row["iqm"])
-    measure = "IQM of human-normalised scores"
+    measure = "IQM of normalised scores"
     if not others:
         return f"{measure.capitalize()} of {best['agent']}: {_iqm(best)}"
     second = others[0]

@@ -11,7 +11,8 @@ import numpy as np
 
 from rigor.report.data import published, scores, seed_intervals
 from rigor.report.data.agents import AgentGroup
-from rigor.report.data.runs import RunRecord, is_atari
+from rigor.report.data.runs import RunRecord
+from rigor.report.data.score_scale import ScoreScale, atari_game, score_scale
 from rigor.report.tables.sheet import Sheet, counted, several, with_interval
 
 _THRESHOLDS = 101
@@ -56,12 +57,6 @@ def is_solved(runs: Sequence[RunRecord]) -> bool:
 def final_scores(runs: Sequence[RunRecord]) -> np.ndarray:
     """Return the final scores of finished runs, [k]."""
     return np.array([run.result["score"] for run in runs])
-
-
-def game_of(run: RunRecord) -> str | None:
-    """Return the Atari game of a run, or None if it has no published scores."""
-    game = run.settings.get("env.game") if is_atari(run) else None
-    return str(game) if game in published.atari().index else None
 
 
 def objectives_of(*groups: Sequence[RunRecord]) -> list[list[float]] | None:
@@ -152,10 +147,10 @@ def objective_sheet(agents: Sequence[AgentGroup]) -> Sheet:
 def normalised_games(
     agents: Sequence[AgentGroup],
 ) -> tuple[dict[str, list[np.ndarray]], list[str]]:
-    """Return the human-normalised scores by agent on the shared Atari games.
+    """Return the normalised scores by agent on the shared games of Atari and MinAtar.
 
-    A game is shared if all agents have finished it. Agents without any finished Atari run are left
-    out.
+    A game is shared if all agents have finished it. Agents without any finished run of a game are
+    left out.
 
     Returns:
       For each agent the arrays of the games, and the games.
@@ -167,8 +162,20 @@ def normalised_games(
     return {label: [own[game] for game in games] for label, own in found.items()}, games
 
 
-def aggregate_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[str]) -> Sheet:
-    """Return the aggregates of human-normalised scores, one row per agent."""
+def scales_of(agents: Sequence[AgentGroup], games: Sequence[str]) -> list[ScoreScale]:
+    """Return the scales of some games of `normalised_games`."""
+    firsts = (agent.runs[name][0] for agent in agents for name in games if name in agent.runs)
+    return [scale for run in firsts if (scale := score_scale(run))]
+
+
+def aggregate_sheet(
+    normalised: dict[str, list[np.ndarray]], games: Sequence[str], zero_and_one: str
+) -> Sheet:
+    """Return the aggregates of normalised scores, one row per agent.
+
+    Args:
+      normalised, games: of `normalised_games`. zero_and_one: the scores that they stand for.
+    """
     rows = []
     for label, own in normalised.items() if games else ():
         row: dict[str, Any] = {"agent": label, "runs": sum(map(len, own))}
@@ -183,9 +190,9 @@ def aggregate_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[str
         rows.append(row)
     return Sheet(
         name="aggregates",
-        title="Human-normalised aggregates",
+        title="Aggregates of normalised scores",
         caption=f"{counted(len(games), 'game')} that every agent has finished: "
-        f"{several(games, 60)}. 0 is random play and 1 human play. IQM: mean of the middle half "
+        f"{several(games, 60)}. {zero_and_one}. IQM: mean of the middle half "
         "of all runs. Median and mean: over games, of the mean over runs. Optimality gap: mean of "
         "max(0, 1 − score) of all runs, lower is better. 95 % stratified "
         f"bootstrap intervals, {scores.RESAMPLES:,} resamples.",
@@ -208,17 +215,25 @@ def probability_sheet(normalised: dict[str, list[np.ndarray]], games: Sequence[s
         value = float(scores.probability_of_improvement(normalised[x], normalised[y]))
         trials = sum(map(min, map(len, normalised[x]), map(len, normalised[y])))
         found = seed_intervals.fraction(value, trials)
-        rows.append(
-            {"x": x, "y": y} | with_interval("probability", found.value, found.low, found.high)
+        row: dict[str, Any] = {"x": x, "y": y}
+        row |= with_interval("probability", found.value, found.low, found.high)
+        found = scores.estimate(
+            lambda drawn: (
+                scores.interquartile_mean(drawn[: len(games)])
+                - scores.interquartile_mean(drawn[len(games) :])
+            ),
+            [*normalised[x], *normalised[y]],
         )
+        rows.append(row | with_interval("iqm_difference", found.value, found.low, found.high))
     return Sheet(
         name="probability_of_improvement",
         title="Probability of improvement",
         caption="The probability that a run of X scores more than a run of Y on a game drawn at "
         f"random from {len(games)}, with Wilson's 95 % interval. If the interval contains 0.5, "
-        "neither agent is shown to be better.",
+        "neither agent is shown to be better. Beside it, the IQM of X less that of Y, with a 95 % "
+        "stratified bootstrap interval, which is too short where a game has few seeds.",
         rows=rows,
-        shown={"x": "X", "y": "Y", "probability": "P(X > Y)"},
+        shown={"x": "X", "y": "Y", "probability": "P(X > Y)", "iqm_difference": "IQM of X − Y"},
     )
 
 
@@ -243,7 +258,7 @@ def _mean_cells(label: str, values: np.ndarray) -> dict[str, Any]:
 
 
 def _references(run: RunRecord) -> dict[str, float]:
-    game = game_of(run)
+    game = atari_game(run)
     if game is None:
         return {}
     row = published.atari().loc[game]
@@ -258,9 +273,6 @@ def _references(run: RunRecord) -> dict[str, float]:
 def _normalised(agent: AgentGroup) -> dict[str, np.ndarray]:
     found = {}
     for name, runs in scored(agent).items():
-        if game := game_of(runs[0]):
-            row = published.atari().loc[game]
-            found[name] = scores.normalised(
-                final_scores(runs), float(row["random"]), float(row["human"])
-            )
+        if scale := score_scale(runs[0]):
+            found[name] = scores.normalised(final_scores(runs), scale.random, scale.reference)
     return found

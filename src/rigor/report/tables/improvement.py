@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from rigor.report.data import published, scores, seed_intervals
+from rigor.report.data import scores, seed_intervals
 from rigor.report.data.agents import BASELINES, AgentGroup, baseline_of
 from rigor.report.data.runs import RunRecord
-from rigor.report.tables.comparison import game_of, have_one_objective, is_solved, objectives_of
+from rigor.report.data.score_scale import score_scale
+from rigor.report.tables.comparison import have_one_objective, is_solved, objectives_of
 from rigor.report.tables.sheet import Sheet, counted, several, with_interval
 from rigor.report.tables.sweep_table import interval
 
 NEAR_ZERO = 0.01
-"""Below this fraction of the human-normalised scale, a baseline's score gives no percentage."""
+"""Below this fraction of the scale of normalised scores, a baseline's score gives no percentage."""
 
 ROUNDING = 1e-12
 """Largest relative difference of equal values."""
 
-MOST_SHOWN = 6
+MOST_SHOWN = 12
 """The most pairs of agents that get a headline and a figure; the table has all pairs."""
 
 NOT_TOLD = "no difference can be told"
@@ -174,7 +175,7 @@ def shown_comparisons(
 
     Args:
       baselines: as in `comparisons`; if empty, every two agents are compared, and if these are more
-        than `MOST_SHOWN` pairs, the paper's two baselines where the runs have them.
+        than `MOST_SHOWN` pairs, the paper's baselines where the runs have them.
     """
     found = comparisons(agents, baselines)
     if baselines:
@@ -292,12 +293,9 @@ def _percentage(found: scores.BootstrapInterval, baseline: float, scale: float) 
 
 
 def _scale(run: RunRecord) -> float:
-    """Return the difference of human and random scores, 0 if they are not published."""
-    game = game_of(run)
-    if game is None:
-        return 0.0
-    row = published.atari().loc[game]
-    return abs(float(row["human"] - row["random"]))
+    """Return the difference of the scores that become 0 and 1, 0 if there are none."""
+    scale = score_scale(run)
+    return 0.0 if scale is None else abs(scale.reference - scale.random)
 
 
 def _left_out(agents: Sequence[AgentGroup], rows: Sequence[dict[str, Any]]) -> str:

@@ -201,12 +201,18 @@ def setup(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
         found.append((group, " or ".join(dict.fromkeys(values))))
     learned = [run for run in runs if not run.is_exact]
     for key, name in _SETUP.items():
-        numbers = {run.settings[key] for run in learned if run.settings.get(key) is not None}
+        numbers = {value for run in learned if (value := _setting(run, key)) is not None}
         ordered = sorted(numbers, key=lambda value: (isinstance(value, str), value))
         texts = [f"{value:,}" if isinstance(value, int) else str(value) for value in ordered]
         if texts:
             found.append((name, " or ".join(texts)))
     return [(name, text) for name, text in found if text]
+
+
+def _setting(run: RunRecord, key: str) -> Any:
+    if key == "evaluate.final_episodes" and "episodes" in run.result:
+        return int(run.result["episodes"])  # null in the config: as many as the risk needs
+    return run.settings.get(key)
 
 
 def states(runs: Sequence[RunRecord]) -> str:
