@@ -96,7 +96,7 @@ def test_every_writer_reports_a_full_disk(full_disk):
     # The last page of the file still has room for some rows and lines.
     with pytest.raises(UserError, match=words):
         [metrics.append({"steps": step, "loss": 0.1}) for step in range(1, 1000)]
-    progress = Progress(10, "x", run.log_path, False)
+    progress = Progress(10, "x", run.log_path)
     with pytest.raises(UserError, match=words):
         [progress.note("x" * 100) for _ in range(1000)]
     with pytest.raises(UserError, match=words):

@@ -19,7 +19,7 @@ RUN = """
 import sys, time
 from rigor.runs.progress import Progress
 name = "breakout-multihorizon-hyperbolic-mean-s0-1a2b3c4d"
-with Progress(1_000_000, name, sys.argv[1], True, start=200_000) as progress:
+with Progress(1_000_000, name, sys.argv[1], start=200_000) as progress:
     for step in range(200_000, 1_000_001, 100_000):
         time.sleep(0.08)
         progress.update(step, {"return": 12.345678, "loss": 0.0123456, "more": "x" * 90})
@@ -113,7 +113,7 @@ def test_a_closed_pipe_does_not_end_the_run(tmp_path):
 
 def test_lines_are_printed_every_ten_seconds(tmp_path, clock, capsys):
     log = tmp_path / "log"
-    with Progress(1000, "run", log, True) as progress:
+    with Progress(1000, "run", log) as progress:
         for step in range(1, 1001):  # 0.1 s each: 100 s
             clock.now += 0.1
             progress.update(step, {})
@@ -125,7 +125,7 @@ def test_lines_are_printed_every_ten_seconds(tmp_path, clock, capsys):
 
 
 def test_rate_and_time_left_count_this_session_only(tmp_path, clock, capsys):
-    with Progress(1_000_000, "run", tmp_path / "log", True, start=500_000) as progress:
+    with Progress(1_000_000, "run", tmp_path / "log", start=500_000) as progress:
         for second in range(1, 101):
             clock.now += 1
             progress.update(500_000 + 100 * second, {})
@@ -133,46 +133,38 @@ def test_rate_and_time_left_count_this_session_only(tmp_path, clock, capsys):
 
 
 def test_rate_follows_a_change_of_pace(tmp_path, clock):
-    with Progress(10**6, "run", tmp_path / "log", False) as progress:
+    with Progress(10**6, "run", tmp_path / "log") as progress:
         for second in range(200):  # filling the replay, then learning
             clock.now += 1
             progress.update(10_000 * min(second, 50) + 100 * max(0, second - 50), {})
         assert progress._rate() == pytest.approx(100, rel=0.05)
 
 
-def test_disabled_is_silent_but_logs(tmp_path, capsys):
-    with Progress(10, "run", tmp_path / "log", False) as progress:
+def test_returns_and_notes_are_in_the_log_as_on_the_console(tmp_path, capsys):
+    with Progress(10, "run", tmp_path / "log") as progress:
         progress.update(10, {"return": 1.0})
         progress.note("evaluated")
-    assert capsys.readouterr().out == ""
-    assert "return 1" in (tmp_path / "log").read_text()
-    assert "evaluated" in (tmp_path / "log").read_text()
+    for text in (capsys.readouterr().out, (tmp_path / "log").read_text()):
+        assert "return 1" in text
+        assert "evaluated" in text
 
 
 def test_an_error_is_not_hidden_by_a_full_disk(tmp_path, monkeypatch):
     def refuse(path, text):
         raise UserError("no space left on device")
 
-    progress = Progress(10, "run", tmp_path / "log", False)
+    progress = Progress(10, "run", tmp_path / "log")
     monkeypatch.setattr(module, "append_text", refuse)
     with pytest.raises(ZeroDivisionError), progress:
         raise ZeroDivisionError
-    with pytest.raises(UserError), Progress(10, "run", tmp_path / "log", False):
+    with pytest.raises(UserError), Progress(10, "run", tmp_path / "log"):
         pass
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "0"), (950, "950"), (12_345, "12.3k"), (999_999, "999k"), (1e6, "1M"), (1.25e9, "1.2G")],
-)
-def test_short_numbers(number, text):
-    assert module.short(number) == text
 
 
 def test_a_heartbeat_comes_after_a_second_and_then_every_ten(tmp_path, clock):
     beats = []
     progress = Progress(
-        1000, "x", tmp_path / "log", False, 100, beat=lambda *numbers: beats.append(numbers)
+        1000, "x", tmp_path / "log", 100, beat=lambda *numbers: beats.append(numbers)
     )
     with progress:
         for step in range(100, 500, 10):
@@ -184,9 +176,7 @@ def test_a_heartbeat_comes_after_a_second_and_then_every_ten(tmp_path, clock):
 
 def test_a_run_without_steps_sends_heartbeats(tmp_path, clock, capsys):
     beats = []
-    progress = Progress(
-        1000, "x", tmp_path / "log", True, 0, beat=lambda step, *rest: beats.append(step)
-    )
+    progress = Progress(1000, "x", tmp_path / "log", 0, beat=lambda step, *rest: beats.append(step))
     with progress:
         progress.update(500, {})
         said = capsys.readouterr().out

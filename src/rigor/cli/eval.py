@@ -154,7 +154,7 @@ class EvaluationProgress:
 
     def line(self, episodes: int, total: int, steps: int) -> str:
         """Return a line such as `12/100 episodes  8,300 steps  640 steps/s  eta 0:02:10`."""
-        from rigor.runs.progress import clock
+        from rigor.runs.plain_text import clock
 
         elapsed = max(self._clock() - self._started, 1e-9)
         left = elapsed * (total - episodes) / episodes if episodes else None

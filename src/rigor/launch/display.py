@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from rigor.launch.status import RunStatus, totals
 from rigor.report.data.labels import shorten
 from rigor.runs.directory import shown
-from rigor.runs.progress import clock, short
+from rigor.runs.plain_text import clock, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rigor.report.data.text import plain
 from rigor.runs.directory import RunDirectory, shown
-from rigor.runs.progress import clock, short
+from rigor.runs.plain_text import clock, plain, short
 
 ORDER = ("running", "queued", "done", "failed", "lost", "preempted")
 """The states of a run, in the order of the line of totals."""

@@ -99,9 +99,7 @@ def work(
     def beat(step: int, rate: float, seconds_left: float | None) -> None:
         run.write_status("running", step=step, steps_per_second=rate, seconds_left=seconds_left)
 
-    progress = Progress(
-        job.steps, job.label, run.log_path, enabled=True, start=state.steps, beat=beat
-    )
+    progress = Progress(job.steps, job.label, run.log_path, start=state.steps, beat=beat)
     sink = open_trackers(config.tracker, run.path, described, names, progress.note)
     after.callback(lambda: sink.finish(0 if result else 1, result))
 

@@ -1,6 +1,5 @@
 """Progress of a run: a bar on a terminal, plain lines elsewhere and in the log."""
 
-import re
 import sys
 import time
 from collections import deque
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rigor.errors import UserError
 from rigor.runs.disk import append_text
+from rigor.runs.plain_text import clock, plain, short
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 BEAT_EVERY = 10.0
 """Seconds between two heartbeats, which tell other processes that the run is alive."""
 
-_BEAT_AFTER = (
-    1.0  # seconds until the first heartbeat; steps/s over less time is noise and not shown
-)
+_BEAT_AFTER = 1.0  # seconds until the first heartbeat; steps/s over less time is noise
 _LINE_EVERY = 10.0  # seconds between plain lines
 _DRAW_EVERY = 0.5  # seconds between two updates of the bar; more often would flicker
 _RATE_OVER = 60  # samples of about a second, since learning is much slower than filling the replay
 _LABEL_WIDTH = 20  # characters of the label beside the bar
-_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
 
 
 class Progress:
@@ -38,7 +35,6 @@ class Progress:
         total: int,
         label: str,
         log_path: Path | str,
-        enabled: bool,
         start: int = 0,
         beat: Callable[[int, float, float | None], None] = lambda step, rate, seconds_left: None,
     ) -> None:
@@ -48,19 +44,18 @@ class Progress:
           total: agent steps at the end of the run.
           label: the run's name.
           log_path: `train.log`, to which plain lines are appended.
-          enabled: False keeps the console silent; the log is always written.
           start: agent steps of earlier sessions, which do not count in steps/s and the time left.
           beat: called with the step, steps/s and seconds left (None while unknown) after the first
             second and then about every ten, to publish the progress.
         """
-        self._total, self._label, self._log = total, _plain(label), Path(log_path)
+        self._total, self._label, self._log = total, plain(label), Path(log_path)
         self._step = start
         self._fields: Mapping[str, Any] = {}
         self._samples: deque[tuple[float, int]] = deque(maxlen=_RATE_OVER)
         self._last_line = self._last_draw = -float("inf")
         self._next_beat = float("inf")
         self._line_step = -1
-        self._console = enabled
+        self._console = True
         self._beat = beat
         self.average: float | None = None
         """Agent steps/s of the whole run, once it has ended; the last line shows it."""
@@ -128,7 +123,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Show a line above the bar, such as the result of an evaluation, and log it."""
-        text = _plain(text)
+        text = plain(text)
         self._print(text)
         self._append(text)
 
@@ -238,27 +233,5 @@ class Progress:
         return [f"{name} {_value(value)}" for name, value in self._fields.items()]
 
 
-def clock(seconds: float | None) -> str:
-    """Return a duration as `1:02:03`, or `-:--:--` if it is unknown."""
-    if seconds is None:
-        return "-:--:--"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
-def short(number: float) -> str:
-    """Return a number of steps in at most five characters: 950, 12.3k, 1.2M."""
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            scaled = number / limit
-            # Rounded down, so that 999,999 of 1,000,000 steps do not look finished.
-            return f"{int(scaled)}{unit}" if scaled >= 100 else f"{int(scaled * 10) / 10:g}{unit}"
-    return f"{number:.0f}"
-
-
-def _plain(text: str) -> str:
-    return _ANSI.sub("", text)
-
-
 def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else _plain(str(value))
+    return f"{value:.4g}" if isinstance(value, float) else plain(str(value))

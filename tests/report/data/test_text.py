@@ -1,6 +1,6 @@
 import pytest
 
-from rigor.report.data.text import plain, value_text
+from rigor.report.data.text import signed, value_text
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,9 @@ def test_values_drawn_at_random_have_four_digits():
     assert value_text(1_234_567) == "1.235e6"
 
 
-def test_control_characters_are_dropped():
-    assert plain("\x1b[31mred\x1b[0m \x1b]8;;x\x07link\x00 and\x1b") == "red link and"
-    assert plain("κ, − and\ttabs") == "κ, − and\ttabs"
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [(34.2, 0, "+34"), (-3.21, 1, "−3.2"), (1234.0, 0, "+1,234"), (-0.04, 1, "0"), (0.0, 0, "0")],
+)
+def test_differences_have_a_sign(value, decimals, text):
+    assert signed(value, decimals) == text

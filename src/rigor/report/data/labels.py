@@ -7,9 +7,10 @@ from pathlib import Path
 
 from rigor.errors import UserError
 from rigor.report.data.runs import option_of
-from rigor.report.data.text import plain, value_text
+from rigor.report.data.text import value_text
 from rigor.runs.directory import RunDirectory
 from rigor.runs.identity import settings
+from rigor.runs.plain_text import plain
 
 _DIRECTORY = re.compile(r"(?P<base>.*)-(?P<seed>s\d+)-[0-9a-f]{8}$")
 _HASH = re.compile(r"(^|-)(?P<digest>[0-9a-f]{8})$")

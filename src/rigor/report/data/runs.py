@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rigor.errors import UserError
-from rigor.report.data.text import plain
 from rigor.runs.directory import RunDirectory
 from rigor.runs.identity import config_hash, settings, shown_names
 from rigor.runs.metrics import read
+from rigor.runs.plain_text import plain
 
 if TYPE_CHECKING:
     import pandas as pd

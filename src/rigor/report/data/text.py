@@ -1,21 +1,12 @@
-"""Texts of runs as they are shown: without control characters, with short numbers."""
+"""Settings and differences as short texts."""
 
-import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+from rigor.runs.plain_text import plain
+
 _DIGITS = 6
 _PLAIN_EXPONENTS = range(-2, 6)  # of ten; outside, a number is shown as 1.3e-3
-
-
-def plain(text: object) -> str:
-    """Return a text without terminal sequences and without characters that XML forbids.
-
-    Errors of other libraries and values of users may hold both; an SVG with them does not open.
-    """
-    return _CONTROL.sub("", _ESCAPES.sub("", str(text)))
 
 
 def value_text(value: Any) -> str:
@@ -40,3 +31,9 @@ def value_text(value: Any) -> str:
     sign, digits, _ = number.as_tuple()
     mantissa = str(digits[0]) + ("." + "".join(map(str, digits[1:])) if digits[1:] else "")
     return f"{'-' if sign else ''}{mantissa}e{exponent}"
+
+
+def signed(value: float, decimals: int = 0) -> str:
+    """Return a difference with its sign: `+34`, `−3.2`, and `0` where it rounds to nought."""
+    text = f"{value:+,.{decimals}f}".replace("-", "−")
+    return text if text.strip("+−0.,") else "0"

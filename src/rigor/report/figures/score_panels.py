@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rigor.report.data.scores import BootstrapInterval
+from rigor.report.data.text import signed
 from rigor.report.figures.agent_curves import AgentStyles
 from rigor.report.figures.style import COLOURS, dress, left_legend, line_style, new_figure
 from rigor.report.tables.improvement import Improvement
@@ -136,7 +137,7 @@ def _bars(axes: "Axes", compared: Improvement, styles: AgentStyles) -> None:
     _percent_axis(axes, np.concatenate([percent, ends[np.isfinite(ends)], [0.0]]))
     for place, value in zip(places, percent, strict=True):
         axes.annotate(
-            _signed(value, 1 if abs(value) < 10 else 0),
+            signed(value, 1 if abs(value) < 10 else 0),
             (1.0, place),
             (2, 0),
             xycoords=("axes fraction", "data"),
@@ -158,14 +159,10 @@ def _percent_axis(axes: "Axes", values: np.ndarray) -> None:
     else:
         axes.locator_params(axis="x", nbins=6)
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _signed(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: signed(value)))
     dress(axes)
     axes.tick_params(axis="y", length=0, labelsize="small")
     axes.grid(False, axis="y")
-
-
-def _signed(percent: float, decimals: int = 0) -> str:
-    return f"{percent:+,.{decimals}f}" if round(percent, decimals) else "0"
 
 
 def _cut(label: str, most: int = 34) -> str:

@@ -16,6 +16,7 @@ from rigor.report.data import scores, seed_intervals
 from rigor.report.data.agents import BASELINES, AgentGroup, baseline_of
 from rigor.report.data.runs import RunRecord
 from rigor.report.data.score_scale import score_scale
+from rigor.report.data.text import signed
 from rigor.report.tables.comparison import have_one_objective, is_solved, objectives_of
 from rigor.report.tables.sheet import Sheet, counted, several, with_interval
 from rigor.report.tables.sweep_table import interval
@@ -221,12 +222,7 @@ def comparison_sheet(agents: Sequence[AgentGroup]) -> Sheet:
 
 def percent(value: float, decimals: int = 0) -> str:
     """Return `+34 %` or `−3.2 %`."""
-    return f"{_signed(value, decimals)} %"
-
-
-def _signed(value: float, decimals: int = 0) -> str:
-    text = f"{value:+,.{decimals}f}".replace("-", "−")
-    return text if text.strip("+−0.,") else "0"
+    return f"{signed(value, decimals)} %"
 
 
 def _size(row: dict[str, Any]) -> str:
@@ -241,7 +237,7 @@ def _size(row: dict[str, Any]) -> str:
         return f"{text}, exact values"
     if math.isnan(row["percent_low"]):
         return f"{text}, no interval"
-    return f"{text} [{_signed(row['percent_low'])}, {_signed(row['percent_high'])}]"
+    return f"{text} [{signed(row['percent_low'])}, {signed(row['percent_high'])}]"
 
 
 def _compared(

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigor.report.data.text import plain
 from rigor.report.tables.sweep_table import interval
 from rigor.runs.disk import atomic_write
+from rigor.runs.plain_text import plain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,9 +17,9 @@ from rich.text import Text
 
 from rigor.errors import UserError
 from rigor.report.data.labels import distinctions, shorten, with_settings
-from rigor.report.data.text import plain
 from rigor.runs.directory import RunDirectory, described
 from rigor.runs.metrics import last_values
+from rigor.runs.plain_text import plain, short
 
 COLOURS = {"done": "green", "failed": "red", "lost": "red", "running": "cyan"}
 """The colour of each state of a run, in every table."""
@@ -126,9 +126,9 @@ def _cells(row: Mapping[str, Any], name: str, compact: bool) -> dict[str, Text]:
     status = str(row["status"])
     error = " ".join(plain(row["error"] or "").split())
     cut = error if len(error) <= _ERROR_LENGTH else f"{error[: _ERROR_LENGTH - 1]}…"
-    steps = _steps(row["steps"])
+    steps = short(row["steps"])
     if row["steps_total"]:
-        steps += f"/{_steps(row['steps_total'])}"
+        steps += f"/{short(row['steps_total'])}"
     elif row["steps_total"] == 0 and row["status"] == "done":
         steps = "exact"
     score, objective = (interval(*(row[key] or (None,))) for key in ("score", "objective"))
@@ -186,13 +186,6 @@ def _is_number(value: object) -> bool:
 
 def _relative(path: Path) -> str:
     return min(str(path), os.path.relpath(path), key=len)
-
-
-def _steps(number: float) -> str:
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{int(number / limit * 10) / 10:g}{unit}"
-    return f"{number:.0f}"
 
 
 def _number(value: float) -> str:
