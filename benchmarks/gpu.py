@@ -311,7 +311,7 @@ def _trained(given: list[str], device: Any, stop: Callable[[Any], int | None]) -
         training = Training(one.config, directory, device)
         state = training.start(lambda line: None)
         training.save = lambda state, wait=True: None
-        progress = Progress(one.steps, "gpu", directory.log_path, enabled=False)
+        progress = Progress(one.steps, "gpu", directory.log_path, quiet=True)
         metrics = MetricsFile(directory.metrics_path, COLUMNS).open(state.steps_logged)
         with metrics, progress, contextlib.suppress(Stopped):
             train = parallel_loop.train if training.memory is None else loop.train

@@ -78,7 +78,7 @@ def rigor_run(case: str, overrides: list[str], folder: str, after: contextlib.Ex
     # each chunk ends as a run that is told to stop does, but without its checkpoint
     training.save = lambda state, wait=True: None
     metrics = after.enter_context(MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged))
-    progress = after.enter_context(Progress(one.steps, "bench", run.log_path, enabled=False))
+    progress = after.enter_context(Progress(one.steps, "bench", run.log_path, quiet=True))
 
     def go_on(steps: int) -> int:
         before, until = state.steps, state.steps + steps

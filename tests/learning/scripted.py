@@ -185,7 +185,7 @@ def session(
         training = Training(job.config, run, torch.device("cpu"))
         state = training.start(notes.append)
         metrics = MetricsFile(run.metrics_path, COLUMNS).open(state.steps_logged)
-        progress = Progress(job.steps, "test", run.log_path, start=state.steps)
+        progress = Progress(job.steps, "test", run.log_path, start=state.steps, quiet=True)
         with contextlib.closing(training), metrics, progress:
             outputs = Outputs(
                 metrics,

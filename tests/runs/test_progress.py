@@ -140,13 +140,17 @@ def test_rate_follows_a_change_of_pace(tmp_path, clock):
         assert progress._rate() == pytest.approx(100, rel=0.05)
 
 
-def test_returns_and_notes_are_in_the_log_as_on_the_console(tmp_path, capsys):
-    with Progress(10, "run", tmp_path / "log") as progress:
+@pytest.mark.parametrize("quiet", [False, True])
+def test_returns_and_notes_are_in_the_log_and_on_the_console_unless_it_is_quiet(
+    tmp_path, capsys, quiet
+):
+    with Progress(10, "run", tmp_path / "log", quiet=quiet) as progress:
         progress.update(10, {"return": 1.0})
         progress.note("evaluated")
-    for text in (capsys.readouterr().out, (tmp_path / "log").read_text()):
-        assert "return 1" in text
-        assert "evaluated" in text
+    printed, logged = capsys.readouterr().out, (tmp_path / "log").read_text()
+    for text in ("return 1", "evaluated"):
+        assert text in logged
+        assert (text in printed) is not quiet
 
 
 def test_an_error_is_not_hidden_by_a_full_disk(tmp_path, monkeypatch):

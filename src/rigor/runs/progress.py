@@ -37,6 +37,7 @@ class Progress:
         log_path: Path | str,
         start: int = 0,
         beat: Callable[[int, float, float | None], None] = lambda step, rate, seconds_left: None,
+        quiet: bool = False,
     ) -> None:
         """Describe the run; nothing is shown before the `with` block.
 
@@ -47,6 +48,7 @@ class Progress:
           start: agent steps of earlier sessions, which do not count in steps/s and the time left.
           beat: called with the step, steps/s and seconds left (None while unknown) after the first
             second and then about every ten, to publish the progress.
+          quiet: keep the console silent, as for a benchmark; the log is written.
         """
         self._total, self._label, self._log = total, plain(label), Path(log_path)
         self._step = start
@@ -55,7 +57,7 @@ class Progress:
         self._last_line = self._last_draw = -float("inf")
         self._next_beat = float("inf")
         self._line_step = -1
-        self._console = True
+        self._console = not quiet
         self._beat = beat
         self.average: float | None = None
         """Agent steps/s of the whole run, once it has ended; the last line shows it."""
