@@ -66,17 +66,24 @@ def aggregate_panel(rows: Sequence[Mapping[str, Any]], styles: AgentStyles) -> "
 
 def probability_of_improvement_panel(rows: Sequence[Mapping[str, Any]]) -> "Figure":
     """Draw the probability that agent X scores higher than agent Y, with its interval."""
-    labels = [f"{_folded(row['x'])}\nover {_folded(row['y'])}" for row in reversed(rows)]
-    figure = new_figure(4.2, 0.8 + 0.22 * sum(label.count("\n") + 1 for label in labels), "")
+    sides = [[textwrap.fill(row[side], 36) for row in reversed(rows)] for side in ("x", "y")]
+    lines = sum(max(x.count("\n"), y.count("\n")) + 2 for x, y in zip(*sides, strict=True))
+    figure = new_figure(7.2, 1.0 + 0.17 * lines, "")
     axes = figure.subplots()
+    opposite = axes.twinx()
     for place, row in enumerate(reversed(rows)):
         _interval(axes, place, row, "probability", COLOURS[0])
-    axes.set_yticks(range(len(rows)), labels)
-    axes.set_ylim(-0.6, len(rows) - 0.4)
+    for side, labels in zip((axes, opposite), sides, strict=True):
+        side.set_yticks(range(len(rows)), labels, fontsize="small")
+        side.set_ylim(-0.6, len(rows) - 0.4)
+        side.tick_params(axis="y", length=0)
+        dress(side)
+        side.grid(False, axis="y")
     axes.axvline(0.5, color="0.4", linestyle=":", linewidth=1.2)
     axes.set_xlim(0.0, 1.0)
     axes.set_xlabel("P(X > Y)")
-    dress(axes)
+    axes.set_title("X", loc="left", fontsize="medium")
+    axes.set_title("Y", loc="right", fontsize="medium")
     return figure
 
 
